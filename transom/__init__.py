@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
+from transom.errors import BatchError, CheckpointError, SettingError, SQLError, StateError, TransomError
 from transom.plan.limits import Limits
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BatchError",
+    "CheckpointError",
     "Engine",
     "Limits",
     "SQLError",

@@ -200,6 +200,13 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """A suspended query takes part in batches again."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Summarize:
     """A summary is created; `text` is its CREATE SUMMARY."""
 
@@ -223,4 +230,4 @@ class Tune:
     point: float | None
 
 
-Control = Punctuation | Prod | Register | Drop | Summarize | Forget | Tune
+Control = Punctuation | Prod | Register | Drop | Resume | Summarize | Forget | Tune

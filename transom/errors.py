@@ -18,6 +18,10 @@ class StateError(TransomError, RuntimeError):
     """The engine or its checkpoint is not in a state in which this can be done."""
 
 
+class CheckpointError(StateError):
+    """A file of the checkpoint is damaged or missing, and nothing can take its place."""
+
+
 class BatchError(TransomError, RuntimeError):
     """A batch could not be processed; nothing of it was committed."""
 

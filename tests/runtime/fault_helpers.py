@@ -11,7 +11,7 @@ from tests.engine_factory import EngineFactory
 from transom.backends.base import Sink
 
 
-class Crash(Exception):
+class Crash(OSError):
     """What a test makes happen."""
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from transom.errors import SettingError
 from transom.results.presentation import ResultBatch, Results
 from transom.runtime.journal import Cursor, Journal, JournalQuery
+from transom.state.commit_record import ResultFiles
 
 SCHEMA = pa.schema([("value", pa.int64())])
 WHOSE = JournalQuery("q", 0, SCHEMA)
@@ -29,14 +30,14 @@ class Loop:
         self.state = SimpleNamespace(batch_id=0)
         self.followers: list[Callable[[Any], None]] = []
         self.archive = self  # which holds the results of batches
-        self.result_batches: list[tuple[int, int]] = []
+        self.result_batches: list[ResultFiles] = []
         self.kept: dict[int, pa.Table] = {}
 
     def batch(self, values: list[int], name: str = "q") -> None:
         batch_id = self.state.batch_id = self.state.batch_id + 1
         results = made(values, name) if values else Results()
         if values:
-            self.result_batches.append((batch_id, 0))
+            self.result_batches.append(ResultFiles(batch_id, 0))
             self.kept[batch_id] = table(values if name == "q" else [])
         for follower in self.followers:
             follower(SimpleNamespace(batch_id=batch_id, results=results))

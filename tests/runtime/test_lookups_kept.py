@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
+from tests.runtime.engine_helpers import another_batch
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import traffic
 from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
@@ -40,9 +41,11 @@ def test_a_restart_continues_from_files_that_are_written_once(
     feed.push([(500, 1, 1, 1)])
     again.step()
     assert looked_up(again.query("all").lookup(), "n") == [(401, 501, 1)]
+    another_batch(again)
     assert len(store.list("runs")) == 1, "what is out of all windows is gone"
     again.query("all").drop()
     again.step()
+    another_batch(again)
     assert store.list("runs") == []
 
 
@@ -161,6 +164,7 @@ def test_a_lookup_whose_files_a_batch_lets_go_is_answered_from_that_batch(
         monkeypatch.setattr(PartitionedStores, "answered", real)
         feed.push([(100, 1, 1, 7)])
         engine.step()
+        another_batch(engine)
         return real(stores, *asked)
 
     monkeypatch.setattr(PartitionedStores, "answered", overtaken)

@@ -16,7 +16,7 @@ from tests.runtime.engine_helpers import (
     bids_files,
     bids_table,
 )
-from transom.errors import SettingError, StateError
+from transom.errors import BatchError, SettingError, StateError
 
 ROWS = (
     (1, 10.0, "12:00:00"),
@@ -137,7 +137,7 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
         broken.setattr(engine._loop.emit, "process", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(BatchError, match="division by zero"):
             engine.step()
     intent = engine._loop.pending()
     assert intent is not None and intent.reference["replay"] == [1, 3]

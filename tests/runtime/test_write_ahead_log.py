@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -99,3 +100,10 @@ def test_the_last_state_comes_back_and_old_ones_go(store: Store) -> None:
     state, record = BatchLog(store).last() or (None, None)
     assert state == State(RETAINED_STATES + 1)
     assert record is not None and record.queries[0].name == f"q{RETAINED_STATES + 1}"
+
+
+def test_an_intent_says_what_the_batch_leaves_out(store: Store) -> None:
+    log, intent = BatchLog(store), replace(INTENT, suspended={"q": "it failed", "summary s": "too large"})
+    log.begin(intent)
+    assert json.loads(store.read("log/0000000012.json")) == {**STORED, "suspended": dict(intent.suspended)}
+    assert log.intent(12) == intent

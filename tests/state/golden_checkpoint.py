@@ -43,7 +43,7 @@ from transom.promising.tuples import KeptTuples
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.accounts import Accounts
 from transom.state.batch_intent import BatchIntent
-from transom.state.commit_record import CommitRecord, QueryRecord, SummaryRecord
+from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import (
     ClockState,
@@ -190,7 +190,8 @@ RECORD = CommitRecord(
     ),
     summaries=(SummaryRecord("items", "CREATE SUMMARY items ON bids (item)", 2),),
     sources={"bids": ["a.csv", "b.csv"]},
-    result_batches=((3, 1000), (7, 2000)),
+    result_batches=(ResultFiles(3, 1000, 2), ResultFiles(7, 2000, None)),
+    row_files={"late/bids": (RowFiles("late/bids/0000000004", 4, 6, 1500, 900, False),)},
     idle_closed={"bids": False, "idle": True},
     paces={"bids": ((1000, 0.5),)},
     probing_pace=((2048, 0.25),),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from transom.errors import StateError
-from transom.state.commit_record import CommitRecord, QueryRecord, SummaryRecord
+from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
 
 RECORD = CommitRecord(
     queries=(
@@ -16,7 +16,8 @@ RECORD = CommitRecord(
     ),
     summaries=(SummaryRecord("s", "CREATE SUMMARY s", 2),),
     sources={"bids": ["a.csv"], "quotes": True},
-    result_batches=((3, 1000), (5, 2000)),
+    result_batches=(ResultFiles(3, 1000, 1), ResultFiles(5, 2000, None)),
+    row_files={"late/bids": (RowFiles("late/bids/0000000004-5c1f", 4, 4, 1500, 900, True),)},
     idle_closed={"bids": True},
     naive=True,
     backend="local",
@@ -48,7 +49,19 @@ STORED = {
     ],
     "summaries": [{"name": "s", "text": "CREATE SUMMARY s", "since_batch": 2}],
     "sources": {"bids": ["a.csv"], "quotes": True},
-    "result_batches": {"batch": [3, 5], "clock": [1000, 2000]},
+    "result_batches": {"batch": [3, 5], "clock": [1000, 2000], "files": [1, None]},
+    "row_files": {
+        "late/bids": [
+            {
+                "directory": "late/bids/0000000004-5c1f",
+                "first_batch": 4,
+                "last_batch": 4,
+                "clock": 1500,
+                "bytes": 900,
+                "sealed": True,
+            }
+        ]
+    },
     "idle_closed": {"bids": True},
     "naive": True,
     "backend": "local",

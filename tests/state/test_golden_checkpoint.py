@@ -35,7 +35,7 @@ def today(tmp_path: Path) -> Path:
 
 
 def parts_of(directory: Path) -> Parts:
-    table = pa.ipc.open_stream((directory / STATE).read_bytes()).read_all()
+    table = pa.ipc.open_stream(Store(directory).read(STATE)).read_all()
     places = zip(*(table[name].to_pylist() for name in ("kind", "name", "number")), strict=True)
     return dict(zip(places, table["packed"].to_pylist(), strict=True))
 

@@ -19,6 +19,7 @@ from transom.elements import (
     Prod,
     Punctuation,
     Register,
+    Resume,
     Summarize,
     Summary,
     Tune,
@@ -104,6 +105,7 @@ ELEMENTS: dict[str, tuple[Control, dict[str, Any]]] = {
         {"control": "create summary", "name": "s", "text": "CREATE SUMMARY s"},
     ),
     "drop summary": (Forget("s"), {"control": "drop summary", "name": "s"}),
+    "resume": (Resume("q"), {"control": "resume", "name": "q"}),
     "tune": (Tune("q", 0.75), {"control": "tune", "name": "q", "point": 0.75}),
     "tune back": (Tune("q", None), {"control": "tune", "name": "q", "point": None}),
     "punctuation": (

@@ -318,6 +318,7 @@ class SummaryStatus:
     bytes: Annotated[int, _text("memory of the summary, without the tuples")]
     on_executors: Annotated[bool, _text("whether its tuples are in files")]
     queries: Annotated[tuple[str, ...], _text("the queries that it guides")]
+    suspended: Annotated[str | None, _text("why it takes in no rows any more")] = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,8 @@ class Sink(ABC):
     """An output for results in one format."""
 
     path: str | None  # of a directory that holds a directory per batch, if it writes files
+    guarded: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    """A moment in which the engine owns its checkpoint, so that output may appear; raises if it does not."""
 
     @property
     def exactly_once(self) -> bool:
@@ -182,6 +184,15 @@ class ShippedPlan(ABC):
     @abstractmethod
     def plan(self) -> Any:
         """The plan, where a task runs."""
+
+
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and its causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class Backend(ABC):
@@ -263,5 +274,9 @@ class Backend(ABC):
     # --- the rest ---
 
     @abstractmethod
-    def error_text(self, error: Exception) -> str:
+    def error_text(self, error: BaseException) -> str:
         """What is wrong, in one line."""
+
+    @abstractmethod
+    def is_external(self, error: BaseException) -> bool:
+        """Whether a failure has its cause outside of all queries: in the source, the disk or the cluster."""

@@ -167,6 +167,12 @@ def read_statements(texts: Sequence[str], files: Sequence[Path]) -> Iterator[str
             raise SettingError(f"--sql-file {path}: {error}") from None
 
 
+def resume(server: Server, names: Sequence[str]) -> None:
+    """Let suspended queries take part in batches again."""
+    for name in names:
+        server.query(name).resume()
+
+
 def drop(server: Server, names: Sequence[str]) -> None:
     """Drop queries in this order."""
     for name in names:

@@ -81,6 +81,18 @@ def drop(
         remote.drop(connection, names)
 
 
+def resume(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Let suspended queries of a running server take part in batches again."""
+    from transom.cli import remote
+
+    with remote.connected(server, token_file) as connection:
+        remote.resume(connection, names)
+
+
 def tail(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
     from_start: Annotated[bool, typer.Option("--from-start", help="also print the results so far")] = False,
@@ -153,4 +165,4 @@ def lookup(
         remote.lookup(connection, name_or_sql, range, rows, at, where or [], form, full)
 
 
-COMMANDS = (ps, register, drop, tail, prod, lookup)
+COMMANDS = (ps, register, drop, resume, tail, prod, lookup)

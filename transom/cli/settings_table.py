@@ -104,6 +104,7 @@ ENGINE = (
         "for ever",
     ),
     Setting("max_failures", "count", "suspend a query after so many failed batches in a row", "3"),
+    Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),
 )
 
 SERVER = (

@@ -157,6 +157,10 @@ class RemoteQuery:
         """How a query WITH PREFERENCE has used its budget so far."""
         return self._http.record(CoverageInfo, "GET", f"{self._path}/coverage")
 
+    def resume(self) -> None:
+        """Let a suspended query take part in batches again, from the next one on."""
+        self._http.json("POST", f"{self._path}/resume")
+
     def drop(self) -> None:
         """Drop the query; it leaves with the next batch."""
         self._http.json("DELETE", self._path)

@@ -82,6 +82,7 @@ class QueryView(DashboardView):
                     "refresh",
                     data_testid="refresh",
                 )
+                self.resume = button("Resume", self._resume, "", "play", data_testid="resume")
                 button("Drop", None, "danger", "drop", data_do="open", data_what="drop", data_testid="drop")
         self._build_facts()
         self.tabs = Panel(self._tabs_html(), role="tablist", classes="tabs", aria_label="Views of the query")
@@ -174,6 +175,13 @@ class QueryView(DashboardView):
         finally:
             self.refresh.classes(remove="busy")
 
+    async def _resume(self) -> None:
+        try:
+            await run_in_thread(self.service.resume, self.name)
+            toast(f"{self.name} joins with the next batch")
+        except TransomError as error:
+            toast(str(error), "bad")
+
     async def _drop(self) -> None:
         try:
             await run_in_thread(self.service.drop, self.name)
@@ -230,6 +238,7 @@ class QueryView(DashboardView):
             self.plan.set(f'<pre class="plan" tabindex="0" aria-label="Query plan">{esc(data.plan)}</pre>')
 
     def _show_refresh(self, status: QueryStatus) -> None:
+        self.resume.set_visibility(status.suspended is not None)
         refusal = refresh_refusal(status)
         set_attributes(
             self.refresh, {"disabled": True if refusal else None, "title": refusal or "Refresh (r)"}

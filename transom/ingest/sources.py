@@ -68,8 +68,9 @@ class Source(ABC):
     def advance(self, reference: Reference) -> None:
         """Called when a batch is about to be committed: `progress` must include it."""
 
-    def release(self, reference: Reference) -> None:
-        """Called after a batch was committed: it is never read again."""
+    def stored_files(self, reference: Reference) -> list[str]:
+        """The files under the checkpoint that hold a batch's rows: they are deleted some time after its commit."""
+        return []
 
     def progress(self) -> Any:
         """What must be remembered over a restart, as JSON."""
@@ -237,8 +238,8 @@ class FeedSource(Source):
                 self._queue.popleft()
             self._taken = 0
 
-    def release(self, reference: Reference) -> None:
-        self.store.delete(reference["feed"])
+    def stored_files(self, reference: Reference) -> list[str]:
+        return [reference["feed"]]
 
 
 class StreamingSource(Source):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +15,7 @@ from transom.backends.expressions import quoted
 from transom.backends.hidden_columns import CORRUPT
 from transom.errors import SettingError, StateError
 from transom.storage.file_store import Store
-
-_DONE = "_SUCCESS"  # written last: a version without it was never finished
+from transom.storage.sealed_directory import is_sealed, seal, sealed_files
 
 
 class StaticTables:
@@ -43,14 +44,18 @@ class StaticTables:
         """
         frame = self._frame_of(source, format, schema, options)
         version = (self.latest(name) or 0) + 1
-        frame.write_parquet(self._store.path(_directory(name, version)))
+        directory = _directory(name, version)
+        # Under a name of its own: the backend's writer is not stopped when another engine takes over.
+        attempt = uuid.uuid4().hex
+        frame.write_parquet(self._store.path(f"{directory}/{attempt}"))
+        seal(self._store, directory, attempt)
         return version
 
     def versions(self, name: str) -> list[int]:
         """The finished versions, oldest first."""
         directory = _directory(name)
         numbers = [int(v[1:]) for v in self._store.list(directory) if v[:1] == "v" and v[1:].isdigit()]
-        return sorted(v for v in numbers if self._store.exists(f"{directory}/v{v}/{_DONE}"))
+        return sorted(v for v in numbers if is_sealed(self._store, f"{directory}/v{v}"))
 
     def latest(self, name: str) -> int | None:
         """The newest version, if there is any."""
@@ -59,9 +64,11 @@ class StaticTables:
     def frame(self, name: str, version: int) -> Frame:
         """The rows of a version."""
         if (name, version) not in self._frames:
-            if not self._store.exists(f"{_directory(name, version)}/{_DONE}"):
+            directory = _directory(name, version)
+            if not is_sealed(self._store, directory):
                 raise StateError(f"the checkpoint has no version {version} of table {name}")
-            path = self._store.path(_directory(name, version))
+            paths = {posixpath.dirname(file) for file in sealed_files(self._store, directory)}
+            path = self._store.path(paths.pop())
             self._frames[name, version] = self._in_memory_if_small(self._backend.read_parquet([path]))
         return self._frames[name, version]
 

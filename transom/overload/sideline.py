@@ -1,6 +1,6 @@
 """The files of sidelined rows: a batch writes the rows beyond its budget, or sheds them, and later ones read them.
 
-sidelined/bids/0000000012/chunk=3/     a chunk that batch 12 sidelined; a later batch resumes it as a whole
+sidelined/bids/0000000012-5c1f/chunk=3/     a chunk that batch 12 sidelined; a later batch resumes it as a whole
 
 The chunks that a batch resumes and the number of rows that it may keep are written ahead. A replayed batch
 chooses the same rows and overwrites the files of the first attempt.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,7 @@ from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State, StreamState
 from transom.storage.file_store import Store
+from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
 log = logging.getLogger("transom")
 
@@ -63,16 +65,19 @@ class Sideline:
         self.backend, self.store, self.tables = backend, store, tables
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
-    def resume(self, state: State, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
-        """Continue from a checkpoint, and delete files that the last engine did not get to delete."""
+    def resume(self, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
+        """Continue with the paces that a commit recorded."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
+
+    def strays(self, state: State) -> Iterator[str]:
+        """Files that the last engine did not get to delete."""
         for name in self.store.list("sidelined"):
             kept = {chunk.name for chunk in state.stream(name).sidelined}
             for batch_id in self.store.list(f"sidelined/{name}"):
                 directory = f"sidelined/{name}/{batch_id}"
                 found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
-                for stray in found - kept if found & kept else [directory]:
-                    self.store.delete(stray)
+                seal_file = {f"{directory}/{SEAL}"}
+                yield from sorted(found - kept - seal_file) if found & kept else [directory]
 
     # --- when a batch begins ---
 
@@ -143,6 +148,9 @@ class Sideline:
         return tuple(chunk for chunk in known.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
+        for chunk in chunks:
+            directory, name = posixpath.split(chunk.name)
+            sealed_files(self.store, directory, name)
         frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])
         return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
 
@@ -178,7 +186,8 @@ class Sideline:
     ) -> tuple[SidelinedChunk, ...]:
         """The chunks of the rows beyond the budget, written unless they are shed."""
         sidelined = splitter.sidelined(ranked, plan)
-        directory = f"sidelined/{stream.name}/{intent.batch_id:010d}"
+        # Under a name of its own: the backend's writer is not stopped when another engine takes over.
+        directory = f"sidelined/{stream.name}/{intent.batch_id:010d}-{uuid.uuid4().hex[:8]}"
         chunks = splitter.chunks(sidelined, directory, intent.clock)
         if stream.rules.overload is not None and stream.rules.overload.shed:
             log.warning("batch %d of %s: %d rows were shed", intent.batch_id, stream.name, chunk_rows(chunks))
@@ -186,22 +195,21 @@ class Sideline:
         columns = {f"c{i}": quoted(name) for i, name in enumerate(splitter.batch.columns)}
         numbered = sidelined.project(columns | {"chunk": CHUNK})
         numbered.write_parquet(self.store.path(directory), partition_by="chunk")
+        seal(self.store, directory)
         log.info("batch %d of %s: %d rows were sidelined", intent.batch_id, stream.name, chunk_rows(chunks))
         return chunks
 
     # --- when it is committed ---
 
-    def forget(self, before: State, after: State) -> None:
-        """Delete the chunks that a committed batch resumed, and their directory with the last of them."""
+    def unused(self, before: State, after: State) -> Iterator[str]:
+        """The chunks that a committed batch resumed, and their directory with the last of them."""
         for name, stream in before.streams.items():
             if stream.sidelined:
                 kept = {chunk.name for chunk in after.stream(name).sidelined}
                 batches = {posixpath.dirname(chunk) for chunk in kept}
                 resumed = [chunk.name for chunk in stream.sidelined if chunk.name not in kept]
-                for chunk in resumed:
-                    self.store.delete(chunk)
-                for batch_id in {posixpath.dirname(chunk) for chunk in resumed} - batches:
-                    self.store.delete(batch_id)
+                yield from resumed
+                yield from {posixpath.dirname(chunk) for chunk in resumed} - batches
 
 
 class _BurstSplitter:

@@ -88,6 +88,12 @@ class Planner:
         self._log = DecisionLog()
         self._lock = Lock()  # prods and EXPLAIN use the planner beside the batches
 
+    def forget(self) -> None:
+        """Forget the plans of all streams; they are made anew."""
+        with self._lock:
+            self._streams.clear()
+            self._store_sets.clear()
+
     def what_if(self) -> Planner:
         """A planner that begins with all decisions of this one, and leaves this one as it is."""
         fork = Planner(self.strategy, self.passes)

@@ -115,7 +115,6 @@ class _Answers:
 
     queries: dict[str, PreferenceState]
     batches: list[ResultBatch] = field(default_factory=list)
-    failed: dict[str, Exception] = field(default_factory=dict)  # queries whose own functions failed
 
 
 class Promising:
@@ -160,13 +159,6 @@ class Promising:
         self._inserting = time.perf_counter() - started if arrivals else 0.0
         return arrivals
 
-    def attempt(self, run: IngestRun, name: str, query: PreferenceQuery) -> None:
-        """Compute what one query needs of a batch's rows, to see whether that fails."""
-        for own in run.batch.state.promising.summaries.values():
-            shape = own.representation.shape
-            if shape.stream == run.batch.rules.clock.stream:
-                tuple_frame(run, None, shape, tuple_columns(shape, {name: query})).to_table()
-
     def _is_on_driver(self, run: IngestRun) -> bool:
         return run.batch.on_driver if self.place is Place.AUTO else self.place is Place.DRIVER
 
@@ -180,7 +172,7 @@ class Promising:
         output: BatchOutput,
         arrivals: Mapping[str, BatchArrival],
         at: int,
-    ) -> tuple[BatchOutput, dict[str, Exception]]:
+    ) -> BatchOutput:
         """What a batch came to, with its tuples inserted, its probes made, and what these found."""
         before, living = output.state.promising, queries
         summaries = {
@@ -208,7 +200,7 @@ class Promising:
         known = self.review.apply(known, summaries_by_name, given)
         after = replace(output.state, promising=self.tuples.rolled_up(known, intent.batch_id))
         results = Results([*output.results.batches, *found.batches], output.results.stored)
-        return replace(output, state=after, results=results), found.failed
+        return replace(output, state=after, results=results)
 
     def _made(
         self, plans: Mapping[str, list[Probe]], planner: ProbePlanner, budgets: Mapping[str, int | None]
@@ -258,13 +250,7 @@ class Promising:
         answers = _Answers(dict(planner.known.queries))
         for name, own in made.items():
             query = queries[name]
-            try:
-                done = answer_query(query, own.probes, own.table, planner.known, moment, self.backend.scalars)
-            except Exception as error:
-                if not query.functions:
-                    raise
-                answers.failed[name] = error
-                continue
+            done = answer_query(query, own.probes, own.table, planner.known, moment, self.backend.scalars)
             after = planner.state_after(name, query, own.probes, own.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
             if done.table.num_rows:

@@ -116,11 +116,19 @@ class Reading:
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
         found: dict[int, Places] = {}
-        known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        layouts: dict[tuple[str, ...], int] = {}  # slots that selections keep, numbered
+        numbers: dict[int, int] = {}  # of the slots of each selection
+        slots: list[dict[str, int]] = []
+        known: dict[tuple[tuple[str, ...], int], Places] = {}
         for i in closing:
-            query, kept = readers[i].query, self.selections[readers[i].home].slots
-            alike = query.slot_ids, kept
+            query, home = readers[i].query, readers[i].home
+            if home not in numbers:
+                kept = self.selections[home].slots
+                numbers[home] = layouts.setdefault(kept, len(slots))
+                if numbers[home] == len(slots):
+                    slots.append({key: place for place, key in enumerate(kept)})
+            alike = query.slot_ids, numbers[home]
             if alike not in known:
-                known[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
+                known[alike] = slot_columns(query, slots[numbers[home]])
             found[i] = known[alike]
         return found

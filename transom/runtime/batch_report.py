@@ -41,6 +41,10 @@ class Stopwatch:
     def seconds(self) -> float:
         return time.perf_counter() - self._started
 
+    def start_again(self) -> None:
+        """Count all that was measured so far as time spent on attempts that failed."""
+        self.spent, self._last = {"quarantine": self.seconds}, time.perf_counter()
+
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.spent[name], self._last = now - self._last, now

@@ -39,6 +39,7 @@ class Delivery:
         sink = self.loop.backend.sink(
             format, dict(options) if path is None else {**options, "path": str(path)}
         )
+        sink.guarded = self.loop.store.guarded
         if sink.path is not None:
             self._check_path(sink.path)
         self._sinks.append((query, sink))
@@ -68,7 +69,7 @@ class Delivery:
         self._sinks = [(owner, sink) for owner, sink in self._sinks if owner != query]
 
     def deliver(self, report: BatchReport) -> None:
-        """Deliver the results of a batch, and delete results that are too old."""
+        """Deliver the results of a batch, and forget results that are too old."""
         backend = self.loop.backend
         for query, sink in self._sinks:
             if query is None and report.results:
@@ -93,10 +94,11 @@ class Delivery:
         if kept is None:
             return
         if self.in_batches:
-            self.loop.archive.drop_results(lambda made, at: made <= batch_id - kept)
+            old = self.loop.archive.drop_results(lambda made, at: made <= batch_id - kept)
         else:
             oldest = self.loop.clock() - kept
-            self.loop.archive.drop_results(lambda made, at: at < oldest)
+            old = self.loop.archive.drop_results(lambda made, at: at < oldest)
+        self.loop.log.discard(old, batch_id)
 
 
 def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:

@@ -1,16 +1,14 @@
-"""The emit of a batch: windows close, results are written. A query whose own function fails is suspended."""
+"""The emit of a batch: windows close, results are written."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pyarrow as pa
 
 from transom.backends.base import Backend
-from transom.errors import BatchError
 from transom.kernel.aggregate import Outcome
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
 from transom.results.presentation import LoweredWindows, Moment, Results, Stored, finish
@@ -20,7 +18,6 @@ from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.registry import Registry
-from transom.runtime.suspension import suspend_failed, suspend_failing
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 
@@ -61,26 +58,11 @@ class BatchEffects(EmitBackend):
     _written: set[str] = field(default_factory=set)
 
     def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
-        """Apply the SELECT lists; a query that can't because of a function of its own is suspended."""
-        scalars, registry = self.emit.backend.scalars, self.registry
-        living = [one for one in windows if registry[one.queries[0].name].suspended is None]
-        try:
-            return finish(living, moment, scalars)
-        except Exception as error:
-            attempts = {
-                query.name: partial(finish, [one], moment, scalars)
-                for one in living
-                for query in one.queries
-                if query.query.functions
-            }
-            error_text = self.emit.backend.error_text
-            if not suspend_failing(registry, attempts, error_text):
-                raise BatchError(f"batch {moment.batch_id} failed: {error_text(error)}") from error
-        return self.finish(living, moment)
+        """Apply the SELECT lists."""
+        return finish(windows, moment, self.emit.backend.scalars)
 
     def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
         closed = self.emit.executors.close(works, moment, self._identity, self.directory, self._written)
-        suspend_failed(self.registry, closed.failed, self.emit.backend.error_text)
         return closed.stored, closed.steps
 
     def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
@@ -89,7 +71,6 @@ class BatchEffects(EmitBackend):
         directory = f"glances/{uuid.uuid4().hex}"
         try:
             closed = self.emit.executors.close(works, moment, self._identity, directory, set())
-            suspend_failed(self.registry, closed.failed, self.emit.backend.error_text)
             return {name: stored.read() for name, stored in closed.stored.items()}
         finally:
             self.emit.executors.store.delete(directory)

@@ -85,7 +85,8 @@ class Engine:
     slices, or naively by rescanning the rows of each window. `state` is where slices are kept: on the
     driver, on the executors, or (auto) wherever their number says. `limits` are the numbers by which the
     planner decides; they change costs, not answers. `passes` are those of the planner, in their order: a
-    program adds its own behind `transom.plan.passes.PASSES`.
+    program adds its own behind `transom.plan.passes.PASSES`. `sync` is whether a batch waits until its files are
+    on disk: without it a batch is faster, and a power failure (but no killed process) can damage the last ones.
     """
 
     def __init__(
@@ -103,12 +104,13 @@ class Engine:
         passes: Sequence[Pass] = PASSES,
         poll: str | int = "200 ms",
         max_failures: int = 3,
+        sync: bool = True,
     ):
         planner = Planner(sharing_strategy(strategy, fragments, state, limits), passes)
         self._backend = choose_backend(backend, spark)
-        store = Store(checkpoint) if checkpoint is not None else Store.temporary()
+        store = Store(checkpoint, sync) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
-            weakref.finalize(self, store.delete)
+            weakref.finalize(self, Store(store.uri).delete)
             if not self._backend.shares_disk:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
@@ -574,11 +576,11 @@ class Engine:
 
         Each is listed once, with the reason, the names of the queries that missed it (missed_by) and the batch.
         """
-        return self._loop.archive.late(self._access.stream(stream), self._loop.state.batch_id)
+        return self._loop.archive.late(self._access.stream(stream))
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
-        return self._loop.archive.rejected(self._access.stream(stream), self._loop.state.batch_id)
+        return self._loop.archive.rejected(self._access.stream(stream))
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with

@@ -71,7 +71,6 @@ class ClosedByTasks:
 
     stored: dict[str, Stored] = field(default_factory=dict)
     steps: int = 0
-    failed: dict[str, Exception] = field(default_factory=dict)  # queries whose own functions failed
 
 
 class ExecutorState:
@@ -112,7 +111,7 @@ class ExecutorState:
             return found
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
-        written = self._written(works, ResultTarget(self.store, directory, moment, names), found)
+        written = self._written(works, ResultTarget(self.store, directory, moment, names))
         known.update(file for one in written for file in one.files)
         for file in self.store.list(directory):
             if file not in known:
@@ -120,9 +119,7 @@ class ExecutorState:
         self._collect(found, written, names, queries, directory)
         return found
 
-    def _written(
-        self, works: Sequence[ShardWork], target: ResultTarget, found: ClosedByTasks
-    ) -> list[Written]:
+    def _written(self, works: Sequence[ShardWork], target: ResultTarget) -> list[Written]:
         written = list[Written]()
         plain = [one for work in works if (one := _plain(work)) is not None]
         if plain:
@@ -130,13 +127,7 @@ class ExecutorState:
             written += self.files.run(close_task(plain, self.files.shards, places, target), len(places))
         for work in works:
             for shape in _computed(work):
-                try:
-                    written += self._computed(shape, target)
-                except Exception as error:
-                    culprits = [r.query.name for r in shape.readers if r.query.query.functions]
-                    if len(culprits) < len(shape.readers):
-                        raise
-                    found.failed |= dict.fromkeys(culprits, error)
+                written += self._computed(shape, target)
         return written
 
     def _collect(
@@ -235,5 +226,5 @@ def _computed(work: ShardWork) -> list[ShardWork]:
     shapes: dict[object, list[int]] = {}
     for i, reader in enumerate(work.readers):
         if computed_texts(reader.query.query):
-            shapes.setdefault((reader.query.shape, bool(reader.query.query.functions)), []).append(i)
+            shapes.setdefault(reader.query.shape, []).append(i)
     return [work.of(chosen) for chosen in shapes.values()]

@@ -62,6 +62,7 @@ class _Writer:
 
     def __exit__(self, *exception: Any) -> None:
         self._stack.__exit__(*exception)
+        self.target.store.flush()
 
     def write(self, batch: ResultBatch) -> None:
         if not batch.table.num_rows:

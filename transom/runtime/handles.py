@@ -86,7 +86,7 @@ class QueryHandle:
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
             )
         stream = self._access.stream(query.stream)
-        late = loop.archive.late(stream, loop.state.batch_id, {self.name: since})
+        late = loop.archive.late(stream, {self.name: since})
         return late.drop_columns([MISSED_BY])
 
     @property
@@ -228,6 +228,10 @@ class QueryHandle:
     def suspended(self) -> str | None:
         """Why the query is suspended, or None."""
         return self._access.suspended(self.name)
+
+    def resume(self) -> None:
+        """Let a suspended query take part in batches again; it joins with the next batch, like a new query."""
+        self._access.resume(self.name)
 
 
 class Feed:

@@ -1,11 +1,10 @@
-"""The ingest of data batches. A query whose own function fails is suspended; the batch goes on without it."""
+"""The ingest of data batches. A query whose function fails in several batches in a row is suspended."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -13,7 +12,6 @@ from transom.backends.base import Backend, Frame
 from transom.backends.expressions import micros, quoted, text_literal
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.errors import BatchError
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Carried, Stream, believable, carried_control
@@ -21,7 +19,6 @@ from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
 from transom.overload.chunks import NO_BURST, BurstOutcome, highest_time
 from transom.overload.sideline import Sideline
-from transom.plan.compiled import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival
@@ -30,7 +27,6 @@ from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
-from transom.runtime.suspension import suspend, suspend_failing
 from transom.sql.binding.cascades import relation_of
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
@@ -83,23 +79,8 @@ class Ingest:
         split = self.sideline.split(intent, stream, self._batch(intent, stream, frame, registry, state))
         batch = split.batch
         with split.resources:
-            while True:
-                self.executors.files.begin(intent.batch_id)
-                try:
-                    outcome, arrivals = self._run(intent, batch, registry)
-                    break
-                except Exception as error:
-                    if not self._suspend_culprits(batch, registry):
-                        reason = self.backend.error_text(error)
-                        message = f"batch {intent.batch_id} of {stream.name} failed: {reason}"
-                        raise BatchError(message) from error
-                    again = self._batch(intent, stream, batch.frame, registry, state)
-                    batch = replace(
-                        again,
-                        on_driver=batch.on_driver,
-                        time_limit=batch.time_limit,
-                        is_judged=batch.is_judged,
-                    )
+            self.executors.files.begin(intent.batch_id)
+            outcome, arrivals = self._run(intent, batch, registry)
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, split.burst)
@@ -128,16 +109,10 @@ class Ingest:
         stream = Stream(inner, columns, given.rules, ResultSource())
         frame = self.backend.frame(rows)
         on_driver = replace(intent, stream=inner, reference={"rows": 0})
-        while True:
-            batch = self._batch(on_driver, stream, frame, registry, state)
-            batch = replace(batch, shelf=None, most_groups=None)  # the outcome stays on the driver
-            try:
-                with IngestRun(batch, self.tables, self.backend) as run:
-                    return run.process().outcome
-            except Exception as error:
-                if not self._suspend_culprits(batch, registry):
-                    reason = self.backend.error_text(error)
-                    raise BatchError(f"batch {intent.batch_id} over {inner} failed: {reason}") from error
+        batch = self._batch(on_driver, stream, frame, registry, state)
+        batch = replace(batch, shelf=None, most_groups=None)  # the outcome stays on the driver
+        with IngestRun(batch, self.tables, self.backend) as run:
+            return run.process().outcome
 
     def _batch(
         self, intent: BatchIntent, stream: Stream, frame: Frame, registry: Registry, state: State
@@ -170,42 +145,13 @@ class Ingest:
             self.outputs.write_rows("late", stream, intent.batch_id, late, batch.on_driver)
             if late is not None:
                 groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
-                self.outputs.write_late_queries(stream, intent.batch_id, groups)
+                self.outputs.rows.write_late_queries(stream, groups)
             self.outputs.write_rows("rejected", stream, intent.batch_id, ingested.rejected)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
             )
 
     # --- failing functions ---
-
-    def _suspend_culprits(self, batch: DataBatch, registry: Registry) -> bool:
-        """Find the queries whose own functions make a batch fail, and suspend them; whether there are any."""
-
-        def run_alone(query: CompiledQuery) -> None:
-            state = release_suspended(batch.state, {query.name: query})
-            shared = Planner(self.planner.strategy).plan(state, [query])
-            alone = replace(batch, queries=[query], state=state, shared=shared, on_driver=False)
-            with IngestRun(alone.with_on_demand([]), self.tables, self.backend) as run:
-                run.process()
-
-        def run_on_demand_alone(query: CompiledQuery) -> None:
-            shared = Planner(self.planner.strategy).plan(batch.state, [])
-            alone = replace(batch, queries=[], shared=shared, on_driver=False)
-            with IngestRun(alone.with_on_demand([query]), self.tables, self.backend) as run:
-                run.process()
-
-        def run_preference_query_alone(name: str) -> None:
-            with IngestRun(batch, self.tables, self.backend) as run:
-                self.promising.attempt(run, name, registry.preference_queries()[name])
-
-        attempts = {q.name: partial(run_alone, q) for q in batch.queries if q.query.functions}
-        attempts |= {q.name: partial(run_on_demand_alone, q) for q in batch.on_demand if q.query.functions}
-        attempts |= {
-            name: partial(run_preference_query_alone, name)
-            for name, query in registry.preference_queries().items()
-            if query.functions
-        }
-        return suspend_failing(registry, attempts, self.backend.error_text)
 
     def failures(self, registry: Registry) -> dict[str, int]:
         """How many calls of each user-defined function of the queries have failed so far."""
@@ -219,7 +165,9 @@ class Ingest:
             has_failed = any(after[name] > before.get(name, 0) for name in functions)
             failing = registry[query].failing + 1 if has_failed else 0
             if failing >= self.max_failures:
-                suspend(registry, query, f"its function failed in {failing} batches in a row")
+                reason = f"its function failed in {failing} batches in a row"
+                registry.suspend({query: reason})
+                log.warning("query %s is suspended: %s", query, reason)
             elif failing != registry[query].failing:
                 registry.update(query, failing=failing)
 

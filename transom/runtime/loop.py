@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
-from transom.errors import StateError
+from transom.errors import BatchError, StateError
 from transom.estimates.feedback import Observation
 from transom.ingest.streams import Carried, Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
@@ -32,22 +32,35 @@ from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
+from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.declared import Declared
 from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.quarantine import Quarantine
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
-from transom.runtime.suspension import suspend_failed
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
-from transom.state.commit_record import CommitRecord
+from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.state import State
 from transom.storage.file_store import Store
+from transom.storage.lease import Lease
 
 log = logging.getLogger("transom")
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What an attempt at a batch made; none of it is committed."""
+
+    registry: Registry
+    ingested: IngestedBatch
+    context: EmitContext
+    output: BatchOutput
+    files: int | None  # of its results; None if tasks wrote some of them
 
 
 class BatchLoop:
@@ -63,6 +76,7 @@ class BatchLoop:
         naive: bool,
     ):
         self.backend, self.store, self.clock = backend, store, clock
+        store.guarded = Lease(store).guarded
         self.log, self.outputs = BatchLog(store), Outputs(store)
         self.declared = Declared(backend, store)
         self.planner, strategy = planner, planner.strategy
@@ -92,14 +106,15 @@ class BatchLoop:
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
-        self.executors.files.sweep(self.state.refs, self.state.batch_id)
+        self.outputs.rows.resume(record.row_files)
+        self.sideline.resume(record.paces)
         store.delete("glances")  # of an engine that died
-        self.sideline.resume(self.state, record.paces)
+        self.log.discard(self._strays(record), self.state.batch_id)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
         self.directory = QueryDirectory(
             self.declared,
             Registry(record.queries, naive, record.summaries),
-            self.log.intent(self.state.batch_id + 1),
+            self.log.begun_after(self.state.batch_id),
         )
         self.archive = Archive(self.outputs, record.result_batches)
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
@@ -113,6 +128,27 @@ class BatchLoop:
     def continues(self) -> bool:
         """Whether an earlier engine began or committed batches here."""
         return self.state.batch_id > 0 or self.pending() is not None
+
+    def _strays(self, record: CommitRecord) -> list[str]:
+        """Files that an engine that died did not get to delete."""
+        batch_id, listed = self.state.batch_id, {batch.batch_id for batch in record.result_batches}
+        feeds = (f"feeds/{name}" for name in self.store.list("feeds"))
+        return [
+            *self.executors.files.strays(self.state.refs, batch_id),
+            *self.sideline.strays(self.state),
+            *self.outputs.rows.strays(batch_id),
+            *(
+                f"{feed}/{file}"
+                for feed in feeds
+                for file in self.store.list(feed)
+                if int(file[:10]) <= batch_id
+            ),
+            *(
+                f"results/{b}"
+                for b in self.store.list("results")
+                if int(b) <= batch_id and int(b) not in listed
+            ),
+        ]
 
     # --- what is declared ---
 
@@ -273,8 +309,65 @@ class BatchLoop:
             self.batch_thread = None
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
-        """Plan, ingest, emit, deliver and commit a batch."""
+        """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
         watch = Stopwatch()
+        begun = BegunBatch(intent, self.log, self.directory)
+        attempt = self._quarantined(begun, frame, watch)
+        intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
+        report = self._report(intent, registry, ingested.outcome, output, watch)
+        self.store.flush()  # the batch must be the same after a power failure: others see it from here on
+        with self.store.guarded():
+            pass  # an engine that another one has replaced delivers nothing
+        for listener in list(self.listeners):
+            listener(report)
+        watch.lap("delivery")
+        if intent.stream is not None:
+            rows = ingested.outcome.rows
+            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
+        before = self.state
+        made = ResultFiles(intent.batch_id, intent.clock, attempt.files) if output.results else None
+        self._commit(intent, registry, output.state, made, attempt.context.observations)
+        store_sets = self.planner.all_store_sets(registry.on_demand())
+        self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
+        unused = self.executors.files.unused(before.refs, output.state.refs, intent.batch_id)
+        self.log.discard(unused, intent.batch_id)
+        watch.lap("commit")
+        self.report = replace(report, seconds=watch.seconds)
+        notify(self.followers, self.report)
+        self.idle.notify_all()
+
+    def _quarantined(self, begun: BegunBatch, frame: Frame | None, watch: Stopwatch) -> _Attempt:
+        """The first attempt that passes; what makes others fail is suspended."""
+
+        def attempt(excluded: Mapping[str, str]) -> _Attempt:
+            begun.take_drops()
+            try:
+                return self._attempt(begun.without(excluded), frame, watch)
+            except BaseException:
+                self.planner.forget()  # it may have planned half a batch
+                watch.start_again()
+                raise
+
+        def candidates() -> list[str]:
+            registry = self.directory.registry.copy()
+            self._plan(begun.intent, registry)
+            return registry.members()
+
+        def reason(error: Exception) -> str:
+            return f"batch {begun.intent.batch_id} failed because of it: {self.backend.error_text(error)}"
+
+        quarantine = Quarantine(candidates, attempt, begun.suspend, reason, self.backend.is_external)
+        try:
+            return quarantine.run()
+        except (StateError, BatchError):
+            raise
+        except Exception as error:
+            of = f" of {begun.intent.stream}" if begun.intent.stream is not None else ""
+            message = f"batch {begun.intent.batch_id}{of} failed: {self.backend.error_text(error)}"
+            raise BatchError(message) from error
+
+    def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
+        """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
         state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
@@ -284,31 +377,16 @@ class BatchLoop:
         context = self._emit_context(intent, ingested.carried, registry)
         output = self._emit(intent, registry, state, ingested, context)
         self.ingest.count_failures(registry, failures)
-        self.outputs.write_results(
+        files = self.outputs.write_results(
             results_of(intent.batch_id), output.results, lambda name: registry[name].identity
         )
         watch.lap("emit")
-        report = self._report(intent, registry, ingested.outcome, output, watch)
-        for listener in list(self.listeners):
-            listener(report)
-        watch.lap("delivery")
-        if intent.stream is not None:
-            rows = ingested.outcome.rows
-            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
-        before = self.state
-        self._commit(intent, registry, output.state, bool(output.results), context.observations)
-        store_sets = self.planner.all_store_sets(registry.on_demand())
-        self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
-        self.executors.files.forget(before.refs, output.state.refs, output.state.batch_id)
-        watch.lap("commit")
-        self.report = replace(report, seconds=watch.seconds)
-        notify(self.followers, self.report)
-        self.idle.notify_all()
+        return _Attempt(registry, ingested, context, output, files)
 
     def _plan(self, intent: BatchIntent, registry: Registry) -> State:
         """Let queries join and leave; the state that the batch starts with."""
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
-        new = self.directory.newcomers(intent.control, registry)
+        new = self.directory.newcomers(intent, registry)
         return joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
 
     def _ingest(
@@ -339,15 +417,14 @@ class BatchLoop:
         store_sets = self.planner.all_store_sets(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(output.state, store_sets))
         if ingested.arrivals or intent.resumes:
-            output, failed = self.promising.process(
+            output = self.promising.process(
                 intent,
                 registry.preference_queries(),
-                registry.summaries(),
+                registry.living_summaries(),
                 output,
                 ingested.arrivals,
                 context.made,
             )
-            suspend_failed(registry, failed, self.backend.error_text)
         return output
 
     def _report(
@@ -432,7 +509,7 @@ class BatchLoop:
         intent: BatchIntent,
         registry: Registry,
         state: State,
-        has_results: bool,
+        made: ResultFiles | None,
         seen: Sequence[Observation],
     ) -> None:
         sources = dict(self.progress)
@@ -442,14 +519,16 @@ class BatchLoop:
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
         result_batches = self.archive.result_batches
-        if has_results:
-            result_batches = [*result_batches, (intent.batch_id, intent.clock)]
+        if made is not None:
+            result_batches = [*result_batches, made]
+        row_files = self.outputs.rows.after(intent.batch_id, intent.clock)
         self.idle_closed |= {name: stream.idle_closed for name, stream in self.declared.streams.items()}
         record = CommitRecord(
             queries=registry.query_records(),
             summaries=registry.summary_records(),
             sources=sources,
             result_batches=tuple(result_batches),
+            row_files=row_files,
             idle_closed=self.idle_closed,
             naive=registry.naive,
             backend=self.backend.name,
@@ -458,10 +537,11 @@ class BatchLoop:
             inserting_seconds=self.promising.pace.inserting,
         )
         self.state_bytes = self.log.commit(state, record)
-        self.sideline.forget(self.state, state)
+        self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
             self.progress, self.archive.result_batches = sources, result_batches
+            self.outputs.rows.commit(row_files)
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()
             self.observations = {
@@ -469,6 +549,8 @@ class BatchLoop:
                 for whose, own in self.observations.items()
                 if whose in living and (left := [one for one in own if id(one) not in known])
             }
-        self.directory.intent = None
+        self.directory.joined(intent.control)
+        self.directory.intent = self.log.begun_after(intent.batch_id)
         if intent.stream is not None and intent.reference:
-            self.declared.streams[intent.stream].source.release(intent.reference)
+            source = self.declared.streams[intent.stream].source
+            self.log.discard(source.stored_files(intent.reference), intent.batch_id)

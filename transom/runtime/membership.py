@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from transom.elements import Drop, Forget, Register, Summarize, Summary, Tune
+from transom.elements import Drop, Forget, Register, Resume, Summarize, Summary, Tune
 from transom.errors import StateError
 from transom.ondemand.stores import has_stores
 from transom.plan.compiled import CompiledQuery
@@ -52,8 +52,14 @@ def joined_and_left(
                 registry.forget(element)
             case Register(_, text) if text in new.preference_queries:
                 registry.add_preference_query(element, new.preference_queries[text], intent.batch_id)
+            case Register(name, text) if text not in new.queries:
+                registry.add_unbound(element, intent.batch_id, intent.suspended[name])
             case Register(name, text):
                 joining[name] = registry.add(element, new.queries[text], intent.batch_id)
+            case Resume(name):
+                compiled = registry.resume(element)
+                if compiled is not None:
+                    joining[name] = compiled
             case Drop(name):
                 registry.remove(element)
                 tuned.pop(name, None)
@@ -61,6 +67,8 @@ def joined_and_left(
                     leaving[name] = None
             case Tune(name, point):
                 tuned[name] = point
+    registry.suspend(intent.suspended)
+    joining = {name: query for name, query in joining.items() if registry[name].suspended is None}
     living = registry.compiled()
     gone = (name for name in state.queries if name not in living)  # suspended since they joined
     membership = Membership(

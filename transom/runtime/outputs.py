@@ -1,4 +1,4 @@
-"""The outputs of batches under the checkpoint: results, late rows and rejected rows, a directory per batch."""
+"""The results of batches under the checkpoint, a directory per batch, and those of prods."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from transom.backends.base import Frame
-from transom.columns.bit_columns import bit_matrix
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.ingest.late_rows import MISSED_BY
 from transom.results.presentation import SYSTEM, ResultBatch, Results
+from transom.runtime.row_outputs import RowOutputs
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name
+from transom.state.commit_record import ResultFiles
 from transom.storage.file_store import Store
+from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
 QUERY = "transom_query"  # the column that says which query a result is of
-QUERIES_FILE = "queries.json"  # beside late rows: the queries that their bits stand for
-MISSED_TYPE = pa.list_(pa.string())
 _INSTANT = pa.timestamp("us", tz="UTC")
 FIXED = pa.schema(
     [
@@ -54,43 +51,50 @@ class Outputs:
     """Writes the outputs of a batch, and reads them back."""
 
     def __init__(self, store: Store):
-        self.store = store
+        self.store, self.rows = store, RowOutputs(store)
 
     def clear_results(self, batch_id: int) -> None:
         """Delete the results that an earlier attempt at a batch left."""
         self.store.delete(results_of(batch_id))
 
-    def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> None:
-        """Write one file for each schema that occurs, however many queries have it.
+    def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> int | None:
+        """Write one file for each schema that occurs, however many queries have it; the number of files.
 
-        Results that executors stored are there already.
+        Results that tasks stored are there already. The directory is sealed then, and the number None.
         """
         alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
         for batch in results.batches:
             alike[batch.table.schema].append(with_names(batch, identity))
         for i, tables in enumerate(alike.values()):
             # In few record batches: readers of one query go through all of them.
-            self.store.write_table(f"{directory}/{i:04d}.arrow", pa.concat_tables(tables).combine_chunks())
+            self.store.write_table(_file(directory, i), pa.concat_tables(tables).combine_chunks())
+        if results.stored:
+            seal(self.store, directory)
+            return None
+        return len(alike)
 
-    def read_results(
-        self, identity: str, schema: pa.Schema, batches: Sequence[int], since: int | None = None
-    ) -> pa.Table:
-        """All results of a query in some batches, and answers to prods since one, in the order they were made."""
+    def read_results(self, identity: str, schema: pa.Schema, batch: ResultFiles) -> pa.Table:
+        """The results of a query in a batch; CheckpointError if files of the batch are missing."""
+        directory = results_of(batch.batch_id)
+        if batch.files is None:
+            files = sealed_files(self.store, directory)
+        else:
+            files = [_file(directory, i) for i in range(batch.files)]
+        return self._read_files(identity, schema, files)
+
+    def read_prods(self, identity: str, schema: pa.Schema, directory: str) -> pa.Table:
+        """The results of a query in an answer to a prod; none if the answer was deleted meanwhile."""
+        files = [f"{directory}/{file}" for file in self.store.list(directory) if file != SEAL]
+        try:
+            return self._read_files(identity, schema, files)
+        except FileNotFoundError:
+            return schema.empty_table()
+
+    def _read_files(self, identity: str, schema: pa.Schema, files: Sequence[str]) -> pa.Table:
         found = [schema.empty_table()]
-        prods = (
-            {} if since is None else {b: dirs for b, dirs in self.prod_directories().items() if b >= since}
-        )
-        for batch_id in sorted({*batches, *prods}):
-            for directory in [
-                *([results_of(batch_id)] if batch_id in batches else []),
-                *prods.get(batch_id, ()),
-            ]:
-                for file in sorted(self.store.list(directory)):
-                    parts = []
-                    with suppress(FileNotFoundError):  # a batch that ran meanwhile has deleted it
-                        parts = list(own_rows(self.store, f"{directory}/{file}", identity, schema))
-                    if parts:
-                        found.append(pa.Table.from_batches(parts).cast(schema))
+        for file in files:
+            if parts := list(own_rows(self.store, file, identity, schema)):
+                found.append(pa.Table.from_batches(parts).cast(schema))
         return pa.concat_tables(found)
 
     def prod_directories(self) -> dict[int, list[str]]:
@@ -102,103 +106,21 @@ class Outputs:
             for batch_id in self.store.list("prods")
         }
 
-    def drop_prods(self, is_old: Callable[[int, int], bool]) -> None:
-        """Delete old answers to prods, which are recognised by their batch and the time they were made."""
+    def old_prods(self, is_old: Callable[[int, int], bool]) -> Iterator[str]:
+        """Directories of old answers to prods, recognised by their batch and the time they were made."""
         for batch_id, directories in self.prod_directories().items():
             old = [one for one in directories if is_old(batch_id, int(one.rpartition("/")[2].split("-")[0]))]
-            for directory in [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old:
-                self.store.delete(directory)
+            yield from [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old
 
     def write_rows(
         self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool = False
     ) -> None:
-        """Write a batch's late or rejected rows: here if they are on the driver, else by the executors."""
-        directory = f"{kind}/{stream}/{batch_id:010d}"
-        self.store.delete(directory)
-        if rows is None:
-            return
-        if on_driver:
-            table = rows.to_table(few=True)
-            if table.num_rows:
-                self.store.write_table(f"{directory}/part.arrow", table)
-        else:
-            rows.write_parquet(self.store.path(directory))
+        """Write a batch's late or rejected rows."""
+        self.rows.write(kind, stream, batch_id, rows, on_driver)
 
-    def write_late_queries(
-        self, stream: str, batch_id: int, groups: Sequence[Sequence[tuple[str, int]]]
-    ) -> None:
-        """Write which queries the bits of a batch's late rows stand for: names, and the batches they joined with."""
-        directory = f"late/{stream}/{batch_id:010d}"
-        self.store.write(f"{directory}/{QUERIES_FILE}", json.dumps(groups).encode())
 
-    def _missed_by(self, directory: str, bits: pa.ChunkedArray, since: Mapping[str, int] | None) -> pa.Array:
-        """The names of the queries that missed each row; of those in `since` only, if they joined with that batch."""
-        groups = json.loads(self.store.read(f"{directory}/{QUERIES_FILE}"))
-        wanted = [
-            [name for name, joined in group if since is None or since.get(name) == joined] for group in groups
-        ]
-        rows = bit_matrix(bits, len(groups))
-        names: dict[bytes, list[str]] = {}  # most rows are missed by the same queries
-        found = []
-        for row in rows:
-            key = row.tobytes()
-            if key not in names:
-                names[key] = [name for place in np.flatnonzero(row) for name in wanted[place]]
-            found.append(names[key])
-        return pa.array(found, pa.list_(pa.string()))
-
-    def read_late_rows(
-        self, stream: str, committed: int, schema: pa.Schema, since: Mapping[str, int] | None = None
-    ) -> pa.Table:
-        """The late rows of a stream, each with the names of the queries that missed it.
-
-        With `since`, only the rows that these queries missed, which joined with these batches.
-        """
-        parts = [
-            schema.append(pa.field(MISSED_BY, MISSED_TYPE))
-            .append(pa.field("batch", pa.int64()))
-            .empty_table()
-        ]
-        stored = schema.append(pa.field(MISSED_BY, pa.binary()))
-        for batch_id, table in self._batches("late", stream, committed, stored):
-            directory = f"late/{stream}/{batch_id:010d}"
-            place = table.schema.get_field_index(MISSED_BY)
-            missed_by = self._missed_by(directory, table[MISSED_BY], since)
-            table = table.set_column(place, pa.field(MISSED_BY, MISSED_TYPE), missed_by)
-            if since is not None:
-                table = table.filter(pc.greater(pc.list_value_length(missed_by), 0))
-            parts.append(table)
-        return pa.concat_tables(parts)
-
-    def read_rows(self, kind: str, stream: str, committed: int, schema: pa.Schema) -> pa.Table:
-        """All rejected rows of a stream up to the last committed batch, with the batch of each."""
-        empty = schema.append(pa.field("batch", pa.int64())).empty_table()
-        batches = self._batches(kind, stream, committed, schema)
-        return pa.concat_tables([empty, *(table for _, table in batches)])
-
-    def _batches(
-        self, kind: str, stream: str, committed: int, schema: pa.Schema
-    ) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of each batch, with the number of the batch as last column."""
-        schema = schema.append(pa.field("batch", pa.int64()))
-        for directory in sorted(self.store.list(f"{kind}/{stream}")):
-            if int(directory) > committed:
-                continue
-            table = self._read_rows(f"{kind}/{stream}/{directory}")
-            if table is None:
-                continue
-            columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
-            columns.append(pa.repeat(pa.scalar(int(directory), pa.int64()), table.num_rows))
-            yield int(directory), pa.Table.from_arrays(columns, schema=schema)
-
-    def _read_rows(self, directory: str) -> pa.Table | None:
-        tables = []
-        for file in self.store.list(directory):
-            if file.endswith(".arrow"):
-                tables.append(self.store.read_table(f"{directory}/{file}"))
-            elif file.endswith(".parquet"):
-                tables.append(_read_parquet(self.store.read(f"{directory}/{file}")))
-        return pa.concat_tables(tables) if tables else None
+def _file(directory: str, number: int) -> str:
+    return f"{directory}/{number:04d}.arrow"
 
 
 def prod_directory(batch_id: int, made: int) -> str:
@@ -230,11 +152,6 @@ def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Itera
             mine = batch.filter(pc.equal(batch[QUERY], identity))
             if mine.num_rows:
                 yield mine.drop_columns([QUERY])
-
-
-def _read_parquet(packed: bytes) -> pa.Table:
-    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
-    return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
 
 
 def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | PreferenceQuery]) -> pa.Table:

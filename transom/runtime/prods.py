@@ -5,6 +5,7 @@ prods/0000000012/<clock>-<id>/   answers given after batch 12 was committed, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ import pyarrow as pa
 
 from transom.durations import parse_instant
 from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
-from transom.errors import SettingError
+from transom.errors import BatchError, SettingError, StateError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
 from transom.plan.compiled import CompiledQuery, plain_value, typed_value
+from transom.plan.passes.admission import release_suspended
 from transom.results.cascade import cascade_order, passed_on
 from transom.results.early import WindowRequest, read_open_windows, window_requests
 from transom.results.emit import with_early_results
@@ -25,10 +27,13 @@ from transom.results.prodder import now_of
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import prod_directory
+from transom.runtime.quarantine import Quarantine
 from transom.runtime.registry import Registry
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 from transom.windows.intervals import HIGHEST, LOWEST
+
+log = logging.getLogger("transom")
 
 MAX_OBSERVATIONS = 16  # of a query between two batches: more of them would say the same
 
@@ -50,16 +55,45 @@ class ProdAnswers:
             with loop.directory.lock:
                 state, registry = loop.state, loop.directory.registry.copy()  # a prod suspends no query
             try:
-                return self._answer(prods, state, registry), state.batch_id
+                return self._isolated(prods, state, registry), state.batch_id
             except Exception:
                 if loop.state is state:
                     raise
                 # A batch was committed meanwhile, and deleted files that this answer needs: answer from that batch.
 
+    def _isolated(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
+        """The answers of all prodded queries but those that fail; one that is prodded alone raises its error."""
+        backend = self.loop.backend
+
+        def attempt(excluded: Mapping[str, str]) -> Results:
+            living = registry.copy()
+            living.suspend(excluded)
+            return self._answer(prods, release_suspended(state, living.compiled()), living)
+
+        def suspend(name: str, reason: str) -> None:
+            registry.suspend({name: reason})
+            log.warning("the query %s can't be prodded: %s", name, reason)
+
+        def prodded() -> list[str]:
+            return [ask.query.name for ask in self._asks(prods, registry)]
+
+        names = prodded()
+        quarantine = Quarantine(prodded, attempt, suspend, backend.error_text, backend.is_external)
+        try:
+            return quarantine.run() if len(names) > 1 else attempt({})
+        except (StateError, BatchError):
+            raise
+        except Exception as error:
+            raise BatchError(f"the prod failed: {backend.error_text(error)}") from error
+
+    def _asks(self, prods: Sequence[Prod], registry: Registry) -> tuple[WindowRequest, ...]:
+        living = registry.living()
+        cascade = cascade_order(living, self.loop.declared.streams)
+        return tuple(window_requests(passed_on(prods, cascade), living).values())
+
     def _answer(self, prods: Sequence[Prod], state: State, registry: Registry) -> Results:
         loop, living = self.loop, registry.living()
-        cascade = cascade_order(living, loop.declared.streams)
-        asks = tuple(window_requests(passed_on(prods, cascade), living).values())
+        cascade, asks = cascade_order(living, loop.declared.streams), self._asks(prods, registry)
         if not asks:
             return Results()
         partial = frozenset(entry.name for entry in registry if entry.partial)

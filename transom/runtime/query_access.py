@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import Drop, Tune
+from transom.elements import Drop, Resume, Tune
 from transom.errors import SettingError, StateError, near_miss
 from transom.ingest.streams import Stream
 from transom.runtime.delivery import Delivery
@@ -66,6 +66,13 @@ class QueryAccess:
                 raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
             directory.push([Drop(name)])
         self.delivery.forget(name)
+        self.wake()
+
+    def resume(self, name: str) -> None:
+        """Let a suspended query take part in batches again, from the next one on."""
+        if self.suspended(name) is None:
+            raise StateError(f"the query {name} is not suspended")
+        self.loop.directory.push([Resume(name)])
         self.wake()
 
     def tune(self, name: str, point: float | None) -> None:

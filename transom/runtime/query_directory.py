@@ -186,19 +186,54 @@ class QueryDirectory:
             if word in text.casefold() and word in map(str.casefold, sources_of(text))
         ]
 
-    def newcomers(self, control: Iterable[Control], registry: Registry) -> Newcomers:
-        """What joins with a batch. Most of it was bound when it was registered; the rest is bound now."""
-        catalog = self.catalog()
+    def newcomers(self, intent: BatchIntent, registry: Registry) -> Newcomers:
+        """What joins with a batch. Most of it was bound when it was registered; the rest is bound now.
+
+        A query that the batch leaves out is bound only if it was before.
+        """
+        catalog, control = self.catalog(), intent.control
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
-        joining = [element for element in control if isinstance(element, Register)]
+        known = self.bound.keys() | self.bound_preference_queries.keys()
+        joining = [
+            element
+            for element in control
+            if isinstance(element, Register)
+            and (element.name not in intent.suspended or element.text in known)
+        ]
         preference_queries = {}
         for text in [element.text for element in joining if has_preference(element.text)]:
-            known = self.bound_preference_queries.pop(text, None)
-            preference_queries[text] = known or bind_preference_query(
-                text, catalog, self.declared.backend.scalars, catalog.summaries
-            )
+            if text not in self.bound_preference_queries:
+                self.bound_preference_queries[text] = bind_preference_query(
+                    text, catalog, self.declared.backend.scalars, catalog.summaries
+                )
+            preference_queries[text] = self.bound_preference_queries[text]
         plain = [element for element in joining if element.text not in preference_queries]
         return Newcomers(self._bound_queries(plain, registry), preference_queries, summaries)
+
+    def joined(self, control: Iterable[Control]) -> None:
+        """Forget the bound forms of what joined with a committed batch: the registry has them."""
+        for element in control:
+            if isinstance(element, Register):
+                self.bound.pop(element.text, None)
+                self.bound_preference_queries.pop(element.text, None)
+
+    def take_drops(self) -> list[Control]:
+        """The waiting drops that can take effect at once, before the control that waits with them.
+
+        A drop waits behind a registration of the same name, or of a query that may read what is dropped.
+        """
+        with self.lock:
+            taken: list[Control] = []
+            left: list[Control] = []
+            for element in self.waiting.control:
+                is_first = isinstance(element, Drop | Forget) and not any(
+                    isinstance(before, Register | Summarize)
+                    and (before.name == element.name or element.name.casefold() in before.text.casefold())
+                    for before in left
+                )
+                (taken if is_first else left).append(element)
+            self.waiting.control = left
+            return taken
 
     def _bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
         texts = {element.name: element.text for element in joining}
@@ -211,4 +246,4 @@ class QueryDirectory:
                 if isinstance(query, SQLError):
                     raise StateError(f"a query written ahead can't be read any more: {query}") from query
                 self.bound[missing[name]] = query
-        return {text: self.bound.pop(text) for text in set(texts.values())}
+        return {text: self.bound[text] for text in set(texts.values())}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
+from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled import CompiledQuery, compile_query
 from transom.sql.binding.bind_preference_query import bind_preference_queries
@@ -69,12 +69,23 @@ def identity(name: str, since: int) -> str:
 
 @dataclass(frozen=True)
 class SummaryEntry:
-    """A summary, with the batch that created it."""
+    """A summary, with the batch that created it. A suspended summary has a reason, and takes in no rows."""
 
     name: str
     text: str
     since: int = 0
     summary: Summary | None = None
+    suspended: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What distinguishes it from a query of the same name."""
+        return summary_key(self.name)
+
+
+def summary_key(name: str) -> str:
+    """The name of a summary where queries are named too; names of queries have no spaces."""
+    return f"summary {name}"
 
 
 def _unreadable(what: str, error: SQLError) -> StateError:
@@ -92,7 +103,8 @@ class Registry:
     ):
         self.entries = {record.name: RegisteredQuery.of_record(record) for record in queries}
         self.created = {
-            record.name: SummaryEntry(record.name, record.text, record.since) for record in summaries
+            record.name: SummaryEntry(record.name, record.text, record.since, suspended=record.suspended)
+            for record in summaries
         }
         self.naive = naive
         self.is_bound = not self.entries and not self.created  # whether all entries are
@@ -115,10 +127,16 @@ class Registry:
 
     def summary_records(self) -> tuple[SummaryRecord, ...]:
         """What a checkpoint stores of the summaries."""
-        return tuple(SummaryRecord(entry.name, entry.text, entry.since) for entry in self.created.values())
+        return tuple(
+            SummaryRecord(entry.name, entry.text, entry.since, entry.suspended)
+            for entry in self.created.values()
+        )
 
     def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
-        """Compile the entries that came from a checkpoint, except those that `control` drops."""
+        """Compile the entries that came from a checkpoint, except those that `control` drops.
+
+        A suspended query that can't be bound any more stays suspended.
+        """
         if self.is_bound:
             return
         control = list(control)
@@ -140,13 +158,17 @@ class Registry:
             own = {name: summary for name, summary in self.summaries().items() if name in names}
             for name, preference_query in bind_preference_queries(texts, catalog, scalars, own).items():
                 if isinstance(preference_query, SQLError):
+                    if self.entries[name].suspended is not None:
+                        continue
                     raise _unreadable(f"the query {name}", preference_query) from preference_query
                 self.entries[name] = replace(self.entries[name], preference_query=preference_query)
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
+                if self.entries[name].suspended is not None:
+                    continue
                 raise _unreadable(f"the query {name}", query) from query
             self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
-        self.is_bound = all(entry.is_bound for entry in self)
+        self.is_bound = all(entry.is_bound or entry.suspended is not None for entry in self)
 
     def add_preference_query(
         self, control: Register, preference_query: PreferenceQuery, batch_id: int
@@ -164,13 +186,50 @@ class Registry:
     def forget(self, control: Forget) -> None:
         self.created.pop(control.name, None)
 
+    def suspend(self, reasons: Mapping[str, str]) -> None:
+        """Let queries and summaries (by their keys) take no part in batches any more, and say why.
+
+        A query that reads a suspended summary is suspended with it.
+        """
+        for entry in list(self.created.values()):
+            if entry.key in reasons:
+                self.created[entry.name] = replace(entry, suspended=reasons[entry.key])
+        lost = {entry.name for entry in self.created.values() if entry.suspended is not None}
+        for query in list(self):
+            reason = reasons.get(query.name)
+            if reason is None and query.suspended is None and not lost.isdisjoint(query.summaries):
+                reason = f"the summary {min(lost & set(query.summaries))} is suspended"
+            if reason is not None:
+                self.update(query.name, suspended=reason, failing=0)
+
+    def resume(self, control: Resume) -> CompiledQuery | None:
+        """Let a suspended query take part in batches again; the window query that joins anew, if it is one."""
+        entry = self.entries.get(control.name)
+        if entry is None or entry.suspended is None or not entry.is_bound:
+            return None
+        self.update(entry.name, suspended=None, failing=0)
+        return entry.compiled
+
+    def members(self) -> list[str]:
+        """The keys of all queries and summaries that take part in batches, oldest first."""
+        keys = [(e.since, e.key) for e in self.created.values() if e.suspended is None]
+        keys += [(e.since, e.name) for e in self if e.suspended is None]
+        return [key for _, key in sorted(keys, key=lambda since_and_key: since_and_key[0])]
+
     def summaries(self) -> dict[str, Summary]:
-        """The bound summaries by name."""
+        """The bound summaries by name, suspended ones included."""
         return {entry.name: entry.summary for entry in self.created.values() if entry.summary is not None}
+
+    def living_summaries(self) -> dict[str, Summary]:
+        """The summaries that take part in batches, by name."""
+        living = (entry for entry in self.created.values() if entry.suspended is None)
+        return {entry.name: entry.summary for entry in living if entry.summary is not None}
 
     def newest(self) -> tuple[dict[str, tuple[Summary, int]], dict[str, tuple[PreferenceQuery, int]]]:
         """Summaries and queries with a preference, each with the batch that it joined with."""
-        summaries = {e.name: (e.summary, e.since) for e in self.created.values() if e.summary is not None}
+        summaries = {
+            name: (summary, self.created[name].since) for name, summary in self.living_summaries().items()
+        }
         return summaries, {
             name: (query, self[name].since) for name, query in self.preference_queries().items()
         }
@@ -180,6 +239,13 @@ class Registry:
         return {
             e.name: e.preference_query for e in self if e.preference_query is not None and e.suspended is None
         }
+
+    def add_unbound(self, control: Register, batch_id: int, reason: str) -> None:
+        """Add a query that made the batch it joins with fail before it was bound."""
+        self.entries[control.name] = RegisteredQuery(
+            control.name, control.text, control.partial, batch_id, suspended=reason
+        )
+        self.is_bound = False
 
     def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
@@ -194,9 +260,10 @@ class Registry:
 
     def query(self, name: str) -> Query:
         """A bound window query."""
-        compiled = self[name].compiled
-        assert compiled is not None
-        return compiled.query
+        entry = self[name]
+        if entry.compiled is None:
+            raise StateError(f"the query {name} is suspended and can't be read: {entry.suspended}")
+        return entry.compiled.query
 
     def remove(self, control: Drop) -> None:
         self.entries.pop(control.name, None)

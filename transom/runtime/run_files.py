@@ -63,15 +63,15 @@ class RunFiles:
             self._open_files[file] = self.store.read_table(f"{DIRECTORY}/{file}")["run"]
         return self._open_files[file][place["number"]].as_py()
 
-    def tidy(self, state: State) -> None:
-        """Delete the files of which a state uses no run."""
+    def unused(self, state: State) -> list[str]:
+        """The files of which a state uses no run; each is named once."""
         self._open_files = {}
         if self._files is None:
             self._files = set(self.store.list(DIRECTORY))
         used = {self._places[run][0] for run in _runs(state)}
-        for name in self._files - used:
-            self.store.delete(f"{DIRECTORY}/{name}")
+        unused = sorted(self._files - used)
         self._files &= used
+        return [f"{DIRECTORY}/{name}" for name in unused]
 
 
 def _runs(state: State) -> Iterator[Run | TupleRun]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from transom.elements import Summary
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
 from transom.sql.promise import counts
@@ -28,6 +29,7 @@ class SummaryInfo:
     bytes: int  # of the summaries of cells, without the tuples
     on_executors: bool  # whether its tuples are in files
     queries: tuple[str, ...]
+    suspended: str | None = None  # why it takes in no rows, if it does not
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
     overloads = {name: query.overload for name, query in registry.queries().items()}
     for name, created in registry.created.items():
         own = state.summaries.get(name)
+        if created.summary is not None and created.suspended is not None:
+            found[name] = _suspended_info(created.summary, created.text, created.suspended)
         if own is None or created.summary is None:
             continue
         shape, zones = own.representation.shape, own.representation.zones()
@@ -80,6 +84,14 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             ),
         )
     return found
+
+
+def _suspended_info(shape: Summary, text: str, reason: str) -> SummaryInfo:
+    """The status of a summary that takes in no rows: what it kept is gone."""
+    is_chosen, nothing = shape.structure == "auto", (0, 0, 0, 0, 0, False, ())
+    return SummaryInfo(
+        shape.name, text, shape.stream, shape.column, shape.structure, is_chosen, *nothing, suspended=reason
+    )
 
 
 def queries_of(state: PromisingState, registry: Registry) -> Mapping[str, PreferenceProgress]:

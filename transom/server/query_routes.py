@@ -67,6 +67,12 @@ async def drop(context: Context, name: QueryName) -> None:
     await context.threads.slow(lambda: context.service.drop(name))
 
 
+@router.post("/{name}/resume", status_code=204)
+async def resume(context: Context, name: QueryName) -> None:
+    """Let a suspended query take part in batches again; it joins with the next batch."""
+    await context.threads.slow(lambda: context.service.resume(name))
+
+
 @router.get("/{name}/results", responses=rows_responses("Results and the cursor after them", ResultList))
 async def results(
     context: Context,

@@ -175,6 +175,10 @@ class Service:
         self._handle(name).drop()
         self.catalog.forget(name)
 
+    def resume(self, name: str) -> None:
+        """Let a suspended query take part in batches again, from the next one on."""
+        self._handle(name).resume()
+
     def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
         """The plan of one query or of all, as text, json or mermaid."""
         if name is None:

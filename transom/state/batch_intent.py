@@ -26,6 +26,9 @@ class BatchIntent:
     sidelined: tuple[str, ...] = ()  # chunks of sidelined rows that it takes in
     probes: Mapping[str, int] = field(default_factory=dict)  # of queries whose budget is a time
     resumes: bool = False  # whether it resumes what budgets have deferred
+    suspended: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what made it fail and is left out, with the reason
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -41,6 +44,7 @@ class BatchIntent:
             "sidelined": list(self.sidelined),
             "probes": dict(self.probes),
             "resumes": self.resumes,
+            **({"suspended": dict(self.suspended)} if self.suspended else {}),
         }
 
     @classmethod
@@ -58,4 +62,5 @@ class BatchIntent:
             sidelined=tuple(stored["sidelined"]),
             probes=stored["probes"],
             resumes=stored["resumes"],
+            suspended=stored.get("suspended", {}),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from transom.errors import StateError
 
-# Version 7 stores the accounts of queries, and results have the column `late`.
+# Version 7: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
+# accounts of queries, and results have the column `late`.
 FORMAT_VERSION = 7
 
 

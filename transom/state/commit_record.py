@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from transom.errors import StateError
 
@@ -50,18 +50,54 @@ class QueryRecord:
 
 @dataclass(frozen=True)
 class SummaryRecord:
-    """A summary by its CREATE SUMMARY text, with the batch that it came with."""
+    """A summary by its CREATE SUMMARY text, with the batch that it came with. One that is suspended says why."""
 
     name: str
     text: str
     since: int = 0
+    suspended: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "text": self.text, "since_batch": self.since}
+        return {
+            "name": self.name,
+            "text": self.text,
+            "since_batch": self.since,
+            **({"suspended": self.suspended} if self.suspended is not None else {}),
+        }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SummaryRecord:
-        return cls(name=stored["name"], text=stored["text"], since=stored["since_batch"])
+        return cls(
+            name=stored["name"],
+            text=stored["text"],
+            since=stored["since_batch"],
+            suspended=stored.get("suspended"),
+        )
+
+
+class ResultFiles(NamedTuple):
+    """The results of a batch: the batch, when it was made, and its number of files.
+
+    The number is None if tasks wrote some of them: the directory is sealed then.
+    """
+
+    batch_id: int
+    made: int
+    files: int | None = 1
+
+
+class RowFiles(NamedTuple):
+    """The late or rejected rows of some batches: a directory, the batches, when the last was made, and its bytes.
+
+    A directory that the backend wrote is sealed; another one has a single file.
+    """
+
+    directory: str
+    first: int
+    last: int
+    made: int
+    bytes: int
+    is_sealed: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +105,8 @@ class CommitRecord:
     """What a commit stores beside the state.
 
     `sources` is the progress of each stream's source, in a form of the source's own. `result_batches` are the
-    batches that made results, with their readings of the clock. `idle_closed` says by stream whether its
+    batches that made results, with their readings of the clock and their files. `row_files` are the files of late
+    and rejected rows, by kind and stream, such as `late/bids`. `idle_closed` says by stream whether its
     windows were closed since its last rows. `paces` are the rows and seconds of the last batches of streams
     whose budget is a time; `probing_pace` and `inserting_seconds` are the same for queries with a preference.
     """
@@ -77,7 +114,8 @@ class CommitRecord:
     queries: tuple[QueryRecord, ...] = ()
     summaries: tuple[SummaryRecord, ...] = ()
     sources: Mapping[str, Any] = field(default_factory=dict)
-    result_batches: tuple[tuple[int, int], ...] = ()
+    result_batches: tuple[ResultFiles, ...] = ()
+    row_files: Mapping[str, tuple[RowFiles, ...]] = field(default_factory=dict)
     idle_closed: Mapping[str, bool] = field(default_factory=dict)
     naive: bool = False
     backend: str = "spark"
@@ -104,8 +142,12 @@ class CommitRecord:
             "summaries": [summary.to_json() for summary in self.summaries],
             "sources": dict(self.sources),
             "result_batches": {
-                "batch": [batch_id for batch_id, _ in self.result_batches],
-                "clock": [clock for _, clock in self.result_batches],
+                "batch": [batch.batch_id for batch in self.result_batches],
+                "clock": [batch.made for batch in self.result_batches],
+                "files": [batch.files for batch in self.result_batches],
+            },
+            "row_files": {
+                where: [_encode_row_files(part) for part in parts] for where, parts in self.row_files.items()
             },
             "idle_closed": dict(self.idle_closed),
             "naive": self.naive,
@@ -122,7 +164,10 @@ class CommitRecord:
             queries=tuple(map(QueryRecord.from_json, stored["queries"])),
             summaries=tuple(map(SummaryRecord.from_json, stored["summaries"])),
             sources=stored["sources"],
-            result_batches=tuple(zip(results["batch"], results["clock"], strict=True)),
+            result_batches=tuple(map(ResultFiles, results["batch"], results["clock"], results["files"])),
+            row_files={
+                where: tuple(map(_decode_row_files, parts)) for where, parts in stored["row_files"].items()
+            },
             idle_closed=stored["idle_closed"],
             naive=stored["naive"],
             backend=stored["backend"],
@@ -130,6 +175,28 @@ class CommitRecord:
             probing_pace=_decode_pace(stored["probing_pace"]),
             inserting_seconds=stored["inserting_seconds"],
         )
+
+
+def _encode_row_files(part: RowFiles) -> dict[str, Any]:
+    return {
+        "directory": part.directory,
+        "first_batch": part.first,
+        "last_batch": part.last,
+        "clock": part.made,
+        "bytes": part.bytes,
+        "sealed": part.is_sealed,
+    }
+
+
+def _decode_row_files(stored: Mapping[str, Any]) -> RowFiles:
+    return RowFiles(
+        directory=stored["directory"],
+        first=stored["first_batch"],
+        last=stored["last_batch"],
+        made=stored["clock"],
+        bytes=stored["bytes"],
+        is_sealed=stored["sealed"],
+    )
 
 
 def _encode_pace(pace: Pace) -> dict[str, list[Any]]:

@@ -20,6 +20,7 @@ from transom.elements import (
     Prod,
     Punctuation,
     Register,
+    Resume,
     Summarize,
     Summary,
     Tune,
@@ -140,6 +141,8 @@ def encode_control(element: Control) -> dict[str, Any]:
             return {"control": "register", "name": name, "text": text, "partial": partial}
         case Drop(name):
             return {"control": "drop", "name": name}
+        case Resume(name):
+            return {"control": "resume", "name": name}
         case Summarize(name, text):
             return {"control": "create summary", "name": name, "text": text}
         case Forget(name):
@@ -172,6 +175,8 @@ def decode_control(stored: dict[str, Any]) -> Control:
             return Register(stored["name"], stored["text"], stored["partial"])
         case "drop":
             return Drop(stored["name"])
+        case "resume":
+            return Resume(stored["name"])
         case "create summary":
             return Summarize(stored["name"], stored["text"])
         case "drop summary":

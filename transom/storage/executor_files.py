@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, RecordBatches, Task
-from transom.storage.file_store import Store
+from transom.storage.file_store import Store, packed_table
+from transom.storage.framed_file import OVERHEAD, damaged, missing
 from transom.storage.shard_refs import ShardRef
 
 PACKED = pa.schema([("packed", pa.binary())])
@@ -30,13 +31,10 @@ class FileShards:
     store: Store
 
     def put(self, name: str, table: pa.Table) -> int:
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-            writer.write_table(table)
-        packed = sink.getvalue()
+        packed = packed_table(table, "lz4")
         self.store.write(name, packed)
-        return packed.size
+        self.store.flush()
+        return packed.size + OVERHEAD
 
     def get(self, name: str) -> pa.Table:
         return self.store.read_table(name)
@@ -58,30 +56,36 @@ class ExecutorFiles:
         """Delete what an earlier attempt at a batch left."""
         self.store.delete(directory_of(batch_id))
 
-    def forget(self, before: Iterable[ShardRef], after: Sequence[ShardRef], batch_id: int) -> None:
-        """Delete the files that a state had and the next one, which batch `batch_id` committed, has not."""
+    def unused(self, before: Iterable[ShardRef], after: Sequence[ShardRef], batch_id: int) -> list[str]:
+        """The files that a state had and the next one, which batch `batch_id` committed, has not."""
         kept = {ref.name for ref in after}
         directories = {_parent(name) for name in kept}
-        old = {directory_of(batch_id)}
+        old, unused = {directory_of(batch_id)}, []
         for ref in before:
             old.add(_parent(ref.name))
             if ref.name not in kept and _parent(ref.name) in directories:
-                for file in ref.files:
-                    self.store.delete(file)
-        for directory in old - directories:
-            self.store.delete(directory)
+                unused += ref.files
         self.tidy(ref for ref in after if _parent(ref.name) == directory_of(batch_id))
+        return [*unused, *sorted(old - directories)]
 
-    def sweep(self, refs: Iterable[ShardRef], batch_id: int) -> None:
-        """Delete files that nothing refers to: failed tasks and a process that died leave some behind."""
-        used = {file for ref in refs for file in ref.files}
+    def strays(self, refs: Iterable[ShardRef], batch_id: int) -> Iterator[str]:
+        """Files that nothing refers to: failed tasks and a process that died leave some behind.
+
+        CheckpointError if a file that is referred to is missing, or has lost bytes.
+        """
+        used = {file: size for ref in refs for file, size in zip(ref.files, ref.sizes, strict=True)}
+        found = {f"shards/{file}": size for file, size in self.store.files("shards").items()}
+        for file, size in used.items():
+            if file not in found:
+                raise missing(file)
+            if found[file] != size:
+                raise damaged(file, "it is truncated")
         for directory in self.store.list("shards"):
             if int(directory) > batch_id:  # begun, perhaps by another engine
                 continue
-            files = [f"shards/{directory}/{file}" for file in self.store.list(f"shards/{directory}")]
+            files = [file for file in found if file.startswith(f"shards/{directory}/")]
             strays = [file for file in files if file not in used]
-            for file in [f"shards/{directory}"] if len(strays) == len(files) else strays:
-                self.store.delete(file)
+            yield from [f"shards/{directory}"] if len(strays) == len(files) else strays
 
     def tidy(self, refs: Iterable[ShardRef]) -> None:
         """Delete files beside those of a batch's shards: tasks that were tried again left them."""

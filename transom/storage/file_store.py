@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
-from transom.errors import SettingError
+from transom.errors import CheckpointError, SettingError
+from transom.storage.framed_file import FramedWriter, content, damaged, missing
 
 # Names that are not there yet: a write ends by giving such a file its real name. Listings skip them.
 _UNFINISHED = ".unfinished"
+_SYNC_THREADS = 8
 
 
 class Store:
@@ -29,7 +34,12 @@ class Store:
     >>> store.delete()
     """
 
-    def __init__(self, uri: str | Path):
+    def __init__(self, uri: str | Path, sync: bool = False):
+        self.sync = sync  # whether files are brought to disk; only local files can be
+        self.guarded: Callable[[], AbstractContextManager[None]] = (
+            nullcontext  # of the lease, if there is one
+        )
+        self._unsynced: dict[str, None] = {}  # files and directories that `flush` brings to disk
         text = str(uri)
         try:
             if "://" in text and not text.startswith("file://"):
@@ -41,6 +51,7 @@ class Store:
                 self.uri = f"file://{self._root}"  # not escaped: Hadoop reads an address as it is
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise SettingError(f"no place to store files: {text}: {error}") from error
+        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
 
     @classmethod
     def temporary(cls) -> Store:
@@ -51,73 +62,179 @@ class Store:
         """The address of a file or directory as Spark reads it."""
         return f"{self.uri}/{name}" if name else self.uri
 
+    @property
+    def local_path(self) -> str | None:
+        """The store's directory, if it is on this machine."""
+        return self._root if self._is_local else None
+
     def exists(self, name: str = "") -> bool:
         """Whether there is such a file or directory."""
         return self._fs.get_file_info(self._at(name)).type != fs.FileType.NotFound
 
     def read(self, name: str) -> bytes:
-        """A file's bytes; FileNotFoundError if there is none."""
-        with self._fs.open_input_stream(self._at(name)) as file:
-            return file.read()
+        """The content of a file that `write` wrote; CheckpointError if it is damaged or missing."""
+        return bytes(self._content(name))
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file so that a reader sees all of it or the one before."""
-        target = self._at(name)
-        directory, base = posixpath.split(target)
-        self._fs.create_dir(directory, recursive=True)
-        unfinished = f"{directory}/{base}.{uuid.uuid4().hex}{_UNFINISHED}"
-        with self._fs.open_output_stream(unfinished) as file:
+    def write(self, name: str, data: Any) -> None:
+        """Write a file with a checksum, so that a reader sees all of it or the file before."""
+        with self._framed(name) as file:
             file.write(data)
-        self._fs.move(unfinished, target)
 
     def read_table(self, name: str) -> pa.Table:
-        """The Arrow table in an IPC file."""
-        with self._fs.open_input_file(self._at(name)) as file:
-            return pa.ipc.open_file(file).read_all()
+        """The Arrow table that `write_table` or `writer` wrote."""
+        with self.batches(name) as reader:
+            return reader.read_all()
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write an Arrow table as an IPC file, all of it or nothing."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(
-            sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
-        ) as writer:
-            writer.write_table(table)
-        self.write(name, sink.getvalue())
+        """Write an Arrow table as an IPC file with a checksum, all of it or nothing."""
+        self.write(name, packed_table(table, "zstd"))
 
     @contextmanager
     def batches(self, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
-        """An IPC file to be read batch by batch."""
-        with self._fs.open_input_file(self._at(name)) as file:
-            yield pa.ipc.open_file(file)
+        """An IPC file to be read batch by batch; its checksum is checked first."""
+        packed = pa.py_buffer(self._content(name))
+        try:
+            reader = pa.ipc.open_file(packed)
+        except pa.ArrowException as error:
+            raise damaged(name, str(error)) from error
+        yield reader
 
     @contextmanager
     def writer(self, name: str, schema: pa.Schema) -> Iterator[pa.ipc.RecordBatchWriter]:
         """An IPC file to be written piece by piece; it is there when the block is left without an error."""
-        target = self._at(name)
-        self._fs.create_dir(posixpath.dirname(target), recursive=True)
-        unfinished = f"{target}.{uuid.uuid4().hex}{_UNFINISHED}"
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with (
-            self._fs.open_output_stream(unfinished) as file,
-            pa.ipc.new_file(file, schema, options=options) as writer,
+            self._framed(name) as file,
+            pa.PythonFile(file, mode="w") as sink,
+            pa.ipc.new_file(sink, schema, options=options) as writer,
         ):
             yield writer
-        self._fs.move(unfinished, target)
+
+    def raw(self, name: str) -> bytes:
+        """The bytes of a file that the backend wrote; CheckpointError if it is missing."""
+        try:
+            with self._opened(self._at(name)) as file:
+                return file.read()
+        except FileNotFoundError:
+            raise missing(name) from None
+        except OSError as error:
+            raise CheckpointError(f"{name} of the checkpoint can't be read: {error}") from error
+
+    def note(self, names: Iterable[str]) -> None:
+        """Let the next `flush` wait for files that the backend wrote, too."""
+        paths = [self._at(name) for name in names]
+        self._changed(*paths, *sorted({posixpath.dirname(path) for path in paths}))
+
+    def flush(self) -> None:
+        """Wait until all that was written is on disk.
+
+        Threads do it at the same time: file systems then bring several files to disk in one step.
+        """
+        unsynced, self._unsynced = self._unsynced, {}
+        if len(unsynced) < 2:
+            for path in unsynced:
+                _sync(path)
+            return
+        with ThreadPoolExecutor(min(len(unsynced), _SYNC_THREADS)) as threads:
+            list(threads.map(_sync, unsynced))
+
+    def _changed(self, *paths: str) -> None:
+        if self.sync and self._is_local:
+            self._unsynced.update(dict.fromkeys(paths))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A store goes to tasks, which write files under new names, and bring them to disk one by one."""
+        return {**self.__dict__, "_unsynced": {}, "guarded": nullcontext}
+
+    def _make_directory(self, path: str) -> None:
+        """Make a directory and those above it; with `sync`, their entries are on disk."""
+        if self._fs.get_file_info(path).type == fs.FileType.Directory:
+            return
+        above = posixpath.dirname(path)
+        if above != path:
+            self._make_directory(above)
+        self._fs.create_dir(path, recursive=False)
+        self._changed(above)
+
+    def _opened(self, path: str) -> Any:
+        return open(path, "rb") if self._is_local else self._fs.open_input_stream(path)
+
+    def _created(self, path: str) -> Any:
+        return open(path, "wb") if self._is_local else self._fs.open_output_stream(path, buffer_size=1 << 16)
+
+    def _content(self, name: str) -> memoryview:
+        return content(name, self.raw(name))
+
+    @contextmanager
+    def _framed(self, name: str) -> Iterator[FramedWriter]:
+        """A file with a checksum; it gets its name when the block is left without an error."""
+        target = self._at(name)
+        directory, base = posixpath.split(target)
+        unfinished = f"{directory}/{base}.{uuid.uuid4().hex}{_UNFINISHED}"
+        self._make_directory(directory)
+        try:
+            with self._created(unfinished) as file:
+                framed = FramedWriter(name, file)
+                yield framed
+                framed.finish()
+            with self.guarded():
+                self._fs.move(unfinished, target)
+            self._changed(target, directory)
+        except BaseException:
+            with suppress(OSError):
+                self._fs.delete_file(unfinished)
+            raise
 
     def list(self, name: str = "") -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
         found = self._fs.get_file_info(fs.FileSelector(self._at(name), allow_not_found=True))
         return sorted(info.base_name for info in found if not info.base_name.endswith(_UNFINISHED))
 
+    def files(self, name: str) -> dict[str, int]:
+        """The files in a directory and below, with their sizes; hidden ones and unfinished ones are left out."""
+        found = self._fs.get_file_info(fs.FileSelector(self._at(name), allow_not_found=True, recursive=True))
+        start = len(self._at(name)) + 1
+        return {
+            info.path[start:]: info.size
+            for info in found
+            if info.type == fs.FileType.File
+            and not info.base_name.startswith((".", "_"))
+            and not info.base_name.endswith(_UNFINISHED)
+        }
+
     def delete(self, name: str = "") -> None:
         """Delete a file, or a directory with all in it; nothing happens if there is none."""
         info = self._fs.get_file_info(self._at(name))
-        if info.type == fs.FileType.Directory:
-            self._fs.delete_dir(info.path)
-        elif info.type != fs.FileType.NotFound:
-            self._fs.delete_file(info.path)
+        if info.type == fs.FileType.NotFound:
+            return
+        with self.guarded():
+            if info.type == fs.FileType.Directory:
+                self._fs.delete_dir(info.path)
+            else:
+                self._fs.delete_file(info.path)
 
     def _at(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
             raise SettingError(f"not a name inside the store: {name}")
         return posixpath.join(self._root, name) if name else self._root
+
+
+def _sync(path: str) -> None:
+    """Wait until a file's bytes, or a directory's entries, are on disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:  # deleted since it was written
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def packed_table(table: pa.Table, compression: str) -> pa.Buffer:
+    """A table as an IPC file."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue()

@@ -26,6 +26,10 @@ class ShardRef:
         return [self.file(partition) for partition, _, _ in self.parts]
 
     @property
+    def sizes(self) -> list[int]:
+        return [size for _, _, size in self.parts]
+
+    @property
     def rows(self) -> int:
         return sum(rows for _, rows, _ in self.parts)
 

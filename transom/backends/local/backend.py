@@ -12,13 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.backends.arrow_types import plain_table
-from transom.backends.base import Backend, Frame, ShippedPlan, StreamingInput, Task
+from transom.backends.base import Backend, Frame, ShippedPlan, StreamingInput, Task, error_chain
 from transom.backends.local.files import LocalFiles
 from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
+from transom.errors import StateError
 from transom.kernel.aggregate import BatchPlan
+
+MOST_TEXT = 300  # characters of an error: a message may quote a whole value
 
 
 class _PlanHere(ShippedPlan):
@@ -101,5 +104,8 @@ class LocalBackend(Backend):
     def sink(self, format: str, options: Mapping[str, Any]) -> LocalSink:
         return LocalSink(format, options)
 
-    def error_text(self, error: Exception) -> str:
-        return " ".join(str(error).split("\n")[0].split())
+    def error_text(self, error: BaseException) -> str:
+        return " ".join(str(error).split("\n")[0].split())[:MOST_TEXT] or type(error).__name__
+
+    def is_external(self, error: BaseException) -> bool:
+        return any(isinstance(one, OSError | StateError) for one in error_chain(error))

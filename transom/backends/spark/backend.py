@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from transom.backends.base import Backend, Frame, StreamingInput, Task
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
+from transom.backends.spark.failures import failure_text, is_external_failure
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame
-from transom.backends.spark.scalars import SparkScalars, short_message
+from transom.backends.spark.scalars import SparkScalars
 from transom.backends.spark.session import is_local, local_session, ship
 from transom.backends.spark.sinks import SparkSink
 from transom.backends.spark.streaming import SparkStream
@@ -92,5 +93,8 @@ class SparkBackend(Backend):
     def sink(self, format: str, options: Mapping[str, Any]) -> SparkSink:
         return SparkSink(self.spark, format, options)
 
-    def error_text(self, error: Exception) -> str:
-        return short_message(error)
+    def error_text(self, error: BaseException) -> str:
+        return failure_text(error)
+
+    def is_external(self, error: BaseException) -> bool:
+        return is_external_failure(error)

@@ -1,0 +1,83 @@
+"""Failures of Spark: what is wrong in one line, and whether a query can be the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from transom.backends.base import error_chain
+from transom.backends.spark.scalars import short_message
+from transom.errors import CheckpointError, StateError
+
+MOST_TEXT = 300  # characters of an error: a message may quote a whole value
+_STACK = re.compile(r"\s*\n\s*at [\w.$]+\(.*", re.DOTALL)
+_EXCEPTION = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
+_DAMAGED = re.compile(
+    r"transom\.(?:errors\.CheckpointError|storage\.framed_file\.MissingFile): (?P<message>[^\n]*)"
+)
+_EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
+
+
+def failure_text(error: BaseException) -> str:
+    """What is wrong, in one line: the message of the innermost cause, without stack traces."""
+    if isinstance(error, Py4JNetworkError) or _is_dead(error):
+        return "Spark's JVM does not answer any more: it has ended"
+    causes = list(_java_causes(error))
+    texts = [text for cause in causes if (text := cause.getMessage())]
+    text = texts[-1] if texts else str(error)
+    if not texts and causes:
+        text = causes[-1].getClass().getSimpleName()
+    if "Traceback (most recent call last):" in text:  # of a Python worker: the last line says what it is
+        lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
+        text = lines[-1]
+    text = short_message(ValueError(_STACK.sub("", text)))
+    return _EXCEPTION.sub("", text)[:MOST_TEXT] or type(error).__name__
+
+
+def checkpoint_failure(error: BaseException) -> CheckpointError | None:
+    """The error of a task that found a damaged file of the checkpoint; None for any other."""
+    found = _DAMAGED.search(str(error))
+    return None if found is None else CheckpointError(found["message"])
+
+
+def is_external_failure(error: BaseException) -> bool:
+    """Whether the source, the disk or the cluster is the cause, and no query can be."""
+    if any(isinstance(one, OSError | StateError | Py4JNetworkError) for one in error_chain(error)):
+        return True
+    if _is_dead(error):
+        return True
+    return any(_is_a(cause, _EXTERNAL) for cause in _java_causes(error))
+
+
+def _is_dead(error: BaseException) -> bool:
+    return isinstance(error, Py4JError) and "Answer from Java side is empty" in str(error)
+
+
+def _java_causes(error: BaseException) -> Iterator[Any]:
+    """The Java exceptions behind an error, the innermost last."""
+    found: Any = None
+    for one in error_chain(error):
+        if isinstance(one, Py4JJavaError):
+            found = one.java_exception
+        elif isinstance(one, PySparkException):
+            found = getattr(one, "_origin", None)
+        if found is not None:
+            break
+    for _ in range(50):
+        if found is None:
+            return
+        yield found
+        found = found.getCause()
+
+
+def _is_a(cause: Any, names: tuple[str, ...]) -> bool:
+    kind = cause.getClass()
+    while kind is not None:
+        if kind.getName() in names:
+            return True
+        kind = kind.getSuperclass()
+    return False

@@ -1,0 +1,110 @@
+"""Quarantine: find the queries that make a batch fail, and complete the batch without them.
+
+A batch is a function of its intent, so it can be run again with fewer queries, and what an attempt wrote is
+overwritten by the next one. The search needs no knowledge of what a query does:
+
+1. The batch runs again as it is: a failure that does not repeat has no culprit.
+2. It runs without the newest query, which is the culprit most of the time.
+3. It runs without any query. If that fails too, no query is the cause.
+4. Bisection finds the shortest list of the oldest queries that fails: the last one in it is a culprit.
+
+One culprit among n costs at most log2(n) + 4 reruns. After each culprit the batch runs without it; further
+culprits are looked for behind it only, because the queries before it pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+log = logging.getLogger("transom")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Quarantine(Generic[Result]):
+    """A batch that can be run without some of its queries.
+
+    `candidates` lists what can be left out, oldest first. `attempt` runs the batch without some of them,
+    given with the reason. `suspend` leaves one out of all further attempts. `reason` says in one line what
+    is wrong. `is_external` recognises failures of the source, the disk or the cluster: no query is their
+    cause, so they are raised as they are. `retries` says whether a failure may pass by itself.
+    """
+
+    candidates: Callable[[], Sequence[str]]
+    attempt: Callable[[Mapping[str, str]], Result]
+    suspend: Callable[[str, str], None]
+    reason: Callable[[Exception], str]
+    is_external: Callable[[Exception], bool]
+    retries: Callable[[Exception], bool] = lambda error: True
+
+    def run(self) -> Result:
+        """The result without the culprits; raises the error of the batch if no query is its cause."""
+        try:
+            return self.attempt({})
+        except Exception as error:
+            failure = self._refused(error)
+        if self.retries(failure):
+            try:
+                return self.attempt({})
+            except Exception as error:
+                failure = self._refused(error)
+        passing: int | None = None  # so many of the oldest candidates are known to pass
+        while True:
+            candidates = list(self.candidates())
+            if passing is None and candidates:
+                newest, reason = candidates[-1], self.reason(failure)
+                try:
+                    result = self.attempt({newest: reason})
+                except Exception as error:
+                    failing, failure = len(candidates) - 1, self._refused(error)
+                else:
+                    self.suspend(newest, reason)
+                    return result
+                passing = self._none_passes(candidates, failure)
+            else:
+                failing = len(candidates)
+            if passing is None or not failing:
+                raise failure
+            place, failure = self._first_failing(candidates, min(passing, failing - 1), failing, failure)
+            self.suspend(candidates[place], self.reason(failure))
+            passing = place
+            try:
+                return self.attempt({})
+            except Exception as error:
+                failure = self._refused(error)
+
+    def _refused(self, error: Exception) -> Exception:
+        """An error that a query may have caused; any other is raised."""
+        if self.is_external(error):
+            raise error
+        return error
+
+    def _none_passes(self, candidates: Sequence[str], failure: Exception) -> int | None:
+        """0 if the batch passes without any candidate, else None."""
+        try:
+            self.attempt(dict.fromkeys(candidates, self.reason(failure)))
+        except Exception as error:
+            self._refused(error)
+            return None
+        return 0
+
+    def _first_failing(
+        self, candidates: Sequence[str], low: int, high: int, failure: Exception
+    ) -> tuple[int, Exception]:
+        """The place of a candidate that fails together with those before it, and its error.
+
+        The first `low` candidates pass, the first `high` fail.
+        """
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self.attempt(dict.fromkeys(candidates[middle:], self.reason(failure)))
+            except Exception as error:
+                failure, high = self._refused(error), middle
+            else:
+                low = middle
+        return high - 1, failure

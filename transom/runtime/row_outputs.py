@@ -1,0 +1,165 @@
+"""Late and rejected rows under the checkpoint: a directory for the rows of a batch, listed by the commit record.
+
+late/bids/0000000012/part.arrow      rows that were on the driver
+late/bids/0000000013-5c1f/           Parquet files that the backend wrote, and their seal
+late/bids/.../queries.json           the queries that the bits of late rows stand for
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from transom.backends.base import Frame
+from transom.columns.bit_columns import bit_matrix
+from transom.errors import CheckpointError
+from transom.ingest.late_rows import MISSED_BY
+from transom.state.commit_record import RowFiles
+from transom.storage.file_store import Store
+from transom.storage.framed_file import damaged
+from transom.storage.sealed_directory import seal, sealed_files
+
+KINDS = ("late", "rejected")
+BATCH = "batch"  # the column that says which batch a row came with
+QUERIES_FILE = "queries.json"  # beside late rows
+NAMES = pa.list_(pa.string())
+_PART = "part.arrow"
+
+
+class RowOutputs:
+    """Writes the late and rejected rows of batches, and reads back those of committed batches."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.committed: dict[str, tuple[RowFiles, ...]] = {}  # by kind and stream, such as `late/bids`
+        self._written: dict[str, RowFiles] = {}  # by the batch that is being processed
+
+    def resume(self, committed: Mapping[str, tuple[RowFiles, ...]]) -> None:
+        """Continue with the files that a commit lists."""
+        self.committed = dict(committed)
+
+    def write(self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool) -> None:
+        """Write a batch's rows: here if they are on the driver, else by the backend."""
+        where = f"{kind}/{stream}"
+        if (before := self._written.pop(where, None)) is not None:  # of an attempt that failed
+            self.store.delete(before.directory)
+        if rows is None:
+            return
+        if on_driver:
+            table = rows.to_table(few=True)
+            if table.num_rows:
+                directory = f"{where}/{batch_id:010d}"
+                self.store.write_table(f"{directory}/{_PART}", table)
+                self._written[where] = RowFiles(directory, batch_id, batch_id, 0, table.nbytes, False)
+            return
+        # Under a name of its own: the backend's writer is not stopped when another engine takes over.
+        directory = f"{where}/{batch_id:010d}-{uuid.uuid4().hex[:8]}"
+        rows.write_parquet(self.store.path(directory))
+        self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
+
+    def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:
+        """The files that the commit of a batch lists."""
+        new = {where: part for where, part in self._written.items() if part.last == batch_id}
+        return self.committed | {
+            where: (*self.committed.get(where, ()), part._replace(made=made)) for where, part in new.items()
+        }
+
+    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> None:
+        """Let readers see the files that a commit lists."""
+        self.committed, self._written = dict(listed), {}
+
+    def strays(self, batch_id: int) -> Iterator[str]:
+        """Directories of batches up to one that no commit lists: attempts that failed left them."""
+        listed = {part.directory for parts in self.committed.values() for part in parts}
+        for kind in KINDS:
+            for stream in self.store.list(kind):
+                for name in self.store.list(f"{kind}/{stream}"):
+                    directory = f"{kind}/{stream}/{name}"
+                    if int(name.split("-")[0]) <= batch_id and directory not in listed:
+                        yield directory
+
+    def write_late_queries(self, stream: str, groups: Sequence[Sequence[tuple[str, int]]]) -> None:
+        """Write what the bits of a batch's late rows stand for: queries, and the batches they joined with."""
+        written = self._written.get(f"late/{stream}")
+        if written is not None:
+            self.store.write(f"{written.directory}/{QUERIES_FILE}", json.dumps(groups).encode())
+
+    def read_late(self, stream: str, schema: pa.Schema, since: Mapping[str, int] | None) -> pa.Table:
+        """The late rows of committed batches, each with the names of the queries that missed it.
+
+        With `since`, only the rows that these queries missed, which joined with these batches.
+        """
+
+        def with_names(part: RowFiles, table: pa.Table) -> pa.Table:
+            groups = json.loads(self.store.read(f"{part.directory}/{QUERIES_FILE}"))
+            names = query_names(table[MISSED_BY], groups, since)
+            return table.set_column(table.schema.get_field_index(MISSED_BY), MISSED_BY, names)
+
+        found = self.read("late", stream, schema.append(pa.field(MISSED_BY, NAMES)), with_names)
+        if since is None:
+            return found
+        return found.filter(pc.greater(pc.list_value_length(found[MISSED_BY]), 0))
+
+    def read(
+        self,
+        kind: str,
+        stream: str,
+        schema: pa.Schema,
+        decode: Callable[[RowFiles, pa.Table], pa.Table] | None = None,
+    ) -> pa.Table:
+        """All rows of committed batches, each with its batch; CheckpointError if some are missing."""
+        where = f"{kind}/{stream}"
+        schema = schema.append(pa.field(BATCH, pa.int64()))
+        found = [schema.empty_table()]
+        for part in self.committed.get(where, ()):
+            try:
+                tables = list(self._tables(part))
+                if decode is not None:
+                    tables = [decode(part, table) for table in tables]
+            except CheckpointError:
+                if part in self.committed.get(where, ()):
+                    raise
+                return self.read(kind, stream, schema.remove(len(schema) - 1), decode)  # deleted meanwhile
+            for table in tables:
+                columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
+                columns.append(pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows))
+                found.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(found)
+
+    def _tables(self, part: RowFiles) -> Iterator[pa.Table]:
+        if not part.is_sealed:
+            yield self.store.read_table(f"{part.directory}/{_PART}")
+            return
+        for file in sealed_files(self.store, part.directory):
+            yield read_parquet(file, self.store.raw(file))
+
+
+def query_names(
+    bits: pa.ChunkedArray, groups: Sequence[Sequence[tuple[str, int]]], since: Mapping[str, int] | None
+) -> pa.Array:
+    """The queries that missed each row; of those in `since` only, if they joined with these batches."""
+    chosen = [
+        [name for name, joined in group if since is None or since.get(name) == joined] for group in groups
+    ]
+    known: dict[bytes, list[str]] = {}  # many rows are missed by the same queries
+    found = []
+    for row in bit_matrix(bits, len(groups)):
+        key = row.tobytes()
+        if key not in known:
+            known[key] = [name for place in np.flatnonzero(row) for name in chosen[place]]
+        found.append(known[key])
+    return pa.array(found, NAMES)
+
+
+def read_parquet(name: str, packed: bytes) -> pa.Table:
+    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
+    try:
+        return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
+    except pa.ArrowException as error:
+        raise damaged(name, str(error)) from error

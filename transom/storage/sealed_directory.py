@@ -1,0 +1,60 @@
+"""Directories of files whose names or contents the driver does not choose: a list of them makes them complete.
+
+A backend writes plain Parquet files, and tasks write results under random names. The driver then seals the
+directory: it writes `_files.json` with the name, the size and the checksum of every file. A reader finds missing,
+truncated and changed files by it, and passes over files that tasks added later.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+from transom.errors import CheckpointError
+from transom.storage.file_store import Store
+from transom.storage.framed_file import damaged, missing
+
+SEAL = "_files.json"
+
+
+def seal(store: Store, directory: str, under: str = "") -> int:
+    """List the files of a directory, or of a directory in it, in its seal; the number of their bytes."""
+    files = [
+        {"name": name, "size": size, "crc": _checksum(store, f"{directory}/{name}")}
+        for name, size in sorted(store.files(directory).items())
+        if not under or name.startswith(f"{under}/")
+    ]
+    store.note([f"{directory}/{file['name']}" for file in files])
+    store.write(f"{directory}/{SEAL}", json.dumps({"files": files}).encode())
+    return sum(int(str(file["size"])) for file in files)
+
+
+def is_sealed(store: Store, directory: str) -> bool:
+    """Whether a directory is complete."""
+    return store.exists(f"{directory}/{SEAL}")
+
+
+def sealed_files(store: Store, directory: str, under: str = "") -> list[str]:
+    """The files that a directory had when it was sealed, or those of a directory in it; CheckpointError if one of
+    them is missing or changed."""
+    seal_name = f"{directory}/{SEAL}"
+    try:
+        listed = json.loads(store.read(seal_name))["files"]
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise damaged(seal_name, str(error)) from error
+    found = store.files(directory)
+    chosen = [file for file in listed if not under or file["name"].startswith(f"{under}/")]
+    for file in chosen:
+        name = f"{directory}/{file['name']}"
+        if file["name"] not in found:
+            raise missing(name)
+        if found[file["name"]] != file["size"] or file["crc"] != _checksum(store, name):
+            raise damaged(name, "its checksum does not fit its content")
+    return [f"{directory}/{file['name']}" for file in chosen]
+
+
+def _checksum(store: Store, name: str) -> int | None:
+    """The checksum of a file; a framed file has its own."""
+    return None if name.endswith(".arrow") else zlib.crc32(store.raw(name))
