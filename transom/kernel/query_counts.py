@@ -107,8 +107,10 @@ class QueryCounts:
     def of(cls, index: QueryIndex, groups: int, stores: int) -> QueryCounts:
         """The counts of no rows."""
         homes, queries = len(index.homes), len(index.names)
-        sizes = homes, homes, queries, queries, groups
-        return cls(*(np.zeros(size, np.int64) for size in sizes), store_matched=np.zeros(stores, np.int64))
+        matched, folded, between, missed, late, store_matched = (
+            np.zeros(size, np.int64) for size in (homes, homes, queries, queries, groups, stores)
+        )
+        return cls(matched, folded, between, missed, late, store_matched=store_matched)
 
     def __add__(self, other: QueryCounts) -> QueryCounts:
         return QueryCounts(

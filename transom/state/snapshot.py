@@ -138,7 +138,9 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
         accounts=Accounts.of_tables(
-            *(_unpack_table(parts[ACCOUNTS, "", number]) for number in range(2)), stored["unaccounted"]
+            _unpack_table(parts[ACCOUNTS, "", 0]),
+            _unpack_table(parts[ACCOUNTS, "", 1]),
+            stored["unaccounted"],
         ),
         promising=PromisingState(
             {
