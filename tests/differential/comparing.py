@@ -31,7 +31,7 @@ class Remembering(oracle.naive.Oracle):
         if query.is_on_demand:
             return standing
         stream = self.streams[query.stream]
-        before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)
+        before = oracle.naive.OracleStream(stream.rules, stream.columns, [], stream.punctuations)
         self.count(standing, before, stream.accepted)
         closings = stream.closings(query.clock)
         standing.cells = {

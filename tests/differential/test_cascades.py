@@ -12,12 +12,12 @@ import pytest
 from tests.results.pure_batches import SCALARS, Pure, Row
 from transom import oracle
 from transom.elements import ClockKind, Prod
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 from transom.sql import Query
 from transom.sql.binding.cascades import relation_of
 
 COLUMNS = {"site": pa.int64(), "v": pa.int64()}
-STRATEGIES = [Strategy(), Strategy(shared=False), Strategy(paned=True, fragments=Fragments.JOINT)]
+STRATEGIES = [Strategy(), Strategy(shared=False), Strategy(paned=True, fragments=FragmentSharing.JOINT)]
 
 
 @dataclass

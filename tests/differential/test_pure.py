@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
 from transom.kernel import rollups
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {
@@ -20,7 +20,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     }
     for shared in (True, False)
     for paned in (False, True)
-    for fragments in Fragments
+    for fragments in FragmentSharing
 } | {
     "naive": {"naive": True},
     "adapting": {"strategy": Strategy(adapts=True)},

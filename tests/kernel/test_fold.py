@@ -16,7 +16,7 @@ from transom.kernel import dense, fold
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
 Row = tuple[Any, ...]
@@ -70,7 +70,7 @@ def table(rows: list[Row]) -> pa.Table:
 def folded(
     queries: list[CompiledQuery],
     rows: list[Row],
-    fragments: Fragments = Fragments.FAMILIES,
+    fragments: FragmentSharing = FragmentSharing.FAMILIES,
     paned: bool = False,
 ) -> Found:
     """The slices that some rows come to, by what they are of."""
@@ -138,11 +138,11 @@ def test_a_family_gives_each_selection_what_it_would_have_alone(
     way: str, kind: str, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
 ) -> None:
     queries = queries_of(kind, items, by, constants)
-    expected = folded(queries, rows, Fragments.UNSHARED, paned)
+    expected = folded(queries, rows, FragmentSharing.UNSHARED, paned)
     with pytest.MonkeyPatch.context() as patch:
         WAYS[way](patch)
-        assert folded(queries, rows, Fragments.FAMILIES, paned) == expected
-        assert folded(queries, rows, Fragments.JOINT, paned) == expected
+        assert folded(queries, rows, FragmentSharing.FAMILIES, paned) == expected
+        assert folded(queries, rows, FragmentSharing.JOINT, paned) == expected
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -21,7 +21,7 @@ from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows
 from transom.kernel.shards import held
 from transom.plan.compiled import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 
 SCHEMA = {
     "seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64(),
@@ -227,7 +227,7 @@ def test_kin_ask_for_the_same_rows(others: list[str], added: int, always: None) 
     assert outcome(queries, rows, rolls=True).lifted == expected
 
 
-@pytest.mark.parametrize("strategy", [Strategy(shared=False), Strategy(fragments=Fragments.JOINT)])
+@pytest.mark.parametrize("strategy", [Strategy(shared=False), Strategy(fragments=FragmentSharing.JOINT)])
 def test_what_shares_nothing_else_is_not_rolled_up(strategy: Strategy) -> None:
     assert all(family.kin is None for family in planned(*NESTED, strategy=strategy).families)
 

@@ -20,7 +20,7 @@ from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
 from transom.plan.compiled import Slot
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.sql.query import Scalar
 
 FAR = Strategy(place=Place.EXECUTORS)
@@ -29,8 +29,8 @@ TOTAL = Slot(Sum(pa.float64()), Scalar("`price`", pa.float64()), None)
 
 
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
-@pytest.mark.parametrize("fragments", list(Fragments), ids=lambda kind: kind.value)
-def test_far_state_gives_the_oracles_answers(cases: Any, fragments: Fragments, seed: int) -> None:
+@pytest.mark.parametrize("fragments", list(FragmentSharing), ids=lambda kind: kind.value)
+def test_far_state_gives_the_oracles_answers(cases: Any, fragments: FragmentSharing, seed: int) -> None:
     strategy = Strategy(place=Place.EXECUTORS, fragments=fragments)
     for number in range(seed, seed + 25):
         check(cases(Random(number)), strategy, restart=number % 3 == 0, seed=number)

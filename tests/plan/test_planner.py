@@ -15,7 +15,7 @@ from transom.plan.explain import Explained, gather, plan_text, query_text
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
 from transom.plan.planner import Planner
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.state.state import State
 
 WINDOW, LONGER = "[RANGE 10 SLIDE 10 WATTR seq]", "[RANGE 20 SLIDE 10 WATTR seq]"
@@ -64,7 +64,7 @@ def test_the_passes_are_one_ordered_tuple() -> None:
             id="a range family",
         ),
         pytest.param(
-            Strategy(fragments=Fragments.UNSHARED), "families",
+            Strategy(fragments=FragmentSharing.UNSHARED), "families",
             ["family 1: selection 1 alone (the setting fragments is unshared)",
              "family 2: selection 2 alone (the setting fragments is unshared)"],
             id="fragments that are not shared",

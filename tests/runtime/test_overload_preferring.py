@@ -20,7 +20,7 @@ from transom.overload import sideline as overload
 from transom.overload.preferred_rows import promise_sql
 from transom.overload.sideline import Sideline
 from transom.runtime.write_ahead_log import BatchLog
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, promised
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise, promised
 
 SUMMARY = "CREATE SUMMARY sites ON bids(site) WITH GRANULARITY '10 minutes'"
 PER_SITE = "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
@@ -291,5 +291,5 @@ def test_backends_evaluate_promises_as_numpy_does(make_engine: EngineFactory, se
 
 def drawn_promise(dice: Random, depth: int) -> Promise:
     if not depth or dice.random() < 0.2:
-        return dice.choice([Count("s", "a"), Column("s", "b"), Number(dice.choice([0.0, 2.0, 0.1]))])
+        return dice.choice([EstimatedCount("s", "a"), Column("s", "b"), Number(dice.choice([0.0, 2.0, 0.1]))])
     return Arithmetic(dice.choice("+-*/"), drawn_promise(dice, depth - 1), drawn_promise(dice, depth - 1))

@@ -14,12 +14,12 @@ from tests.sql.trades_catalog import Rules
 from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_one
-from transom.sql.promise import Arithmetic, Column, Count, Number
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number
 from transom.sql.query import OverloadPreference
 
 STORES = replace(CATALOG, summaries=SUMMARIES)
 QUERY = "SELECT till, sum(price) AS s FROM store1 a [RANGE 5 min SLIDE 1 min] WHERE price > 1 GROUP BY till"
-ITEM, TILL = Count("store1", "item"), Count("store1", "till")
+ITEM, TILL = EstimatedCount("store1", "item"), EstimatedCount("store1", "till")
 
 
 def bound(text: str) -> Query:

@@ -13,10 +13,10 @@ from tests.sql.trades_catalog import Rules
 from transom.elements import Preference
 from transom.errors import SQLError
 from transom.sql import bind_one, has_preference
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 
 QUERY = "SELECT item, price FROM store1 WHERE price > 1"
-ITEM, PRICE = Count("store1", "item"), Column("store1", "price")
+ITEM, PRICE = EstimatedCount("store1", "item"), Column("store1", "price")
 
 
 def product(op: str, left: Promise, right: Promise) -> Arithmetic:

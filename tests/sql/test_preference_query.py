@@ -15,7 +15,7 @@ from transom.elements import Preference, Summary
 from transom.errors import SQLError
 from transom.sql import PreferenceQuery, bind_preference_queries, bind_preference_query
 from transom.sql.preference_query import Figure, Output, Side
-from transom.sql.promise import Arithmetic, Column, Count
+from transom.sql.promise import Arithmetic, Column, EstimatedCount
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
 
 ITEM = Scalar("`item`", pa.int64(), "item")
@@ -31,7 +31,9 @@ def test_a_selection_has_one_side_with_a_guide() -> None:
     side = Side("store1", "items", where, And((low, high)), ("item", "price"))
     outputs = Output("item", "`0.item`", pa.int64()), Output("p", "`0.price`", pa.float64())
     wanted = Preference("desc", time=200_000)
-    assert preference_query(text) == PreferenceQuery((side,), wanted, Count("store1", "item"), outputs)
+    assert preference_query(text) == PreferenceQuery(
+        (side,), wanted, EstimatedCount("store1", "item"), outputs
+    )
 
 
 def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
@@ -42,7 +44,7 @@ def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
         Output("here", "`0.ts`", UTC),
         Output("there", "`1.ts`", UTC),
     )
-    promise = Arithmetic("*", Count("store1", "item"), Count("Store2", "item"))
+    promise = Arithmetic("*", EstimatedCount("store1", "item"), EstimatedCount("Store2", "item"))
     assert preference_query(text) == PreferenceQuery(
         sides, Preference("desc", 0.8, MINUTE, probes=50_000), promise, outputs
     )
@@ -151,7 +153,7 @@ def test_using_merges_the_column() -> None:
         f"SELECT item, Code FROM store1 JOIN store2 USING (item) WITH PREFERENCE {COUNT}(item)"
     )
     assert [output.sql for output in bound.outputs] == ["`0.item`", "`1.Code`"]
-    assert bound.promise == Count("store1", "item")
+    assert bound.promise == EstimatedCount("store1", "item")
     assert bound.sides[1].columns == ("Code",)
 
 

@@ -49,7 +49,7 @@ def connected(url: str, token_file: Path | None) -> Iterator[Server]:
         yield server
 
 
-def ps(server: Server, streams: bool, as_json: bool) -> None:
+def print_status(server: Server, streams: bool, as_json: bool) -> None:
     """Print the queries or the streams; report on stderr if the engine is not running."""
     status = server.status()
     if status.state != "running":
@@ -102,7 +102,7 @@ def stream_row(stream: StreamStatus) -> dict[str, Any]:
     }
 
 
-def register(server: Server, words: Sequence[str], files: Sequence[Path], partial: bool) -> None:
+def register_queries(server: Server, words: Sequence[str], files: Sequence[Path], partial: bool) -> None:
     """Run CREATE SUMMARY statements, register queries, and print the names of the queries."""
     name, texts = name_and_texts(words, files)
     statements = list(read_statements(texts, files))
@@ -167,14 +167,16 @@ def read_statements(texts: Sequence[str], files: Sequence[Path]) -> Iterator[str
             raise SettingError(f"--sql-file {path}: {error}") from None
 
 
-def drop(server: Server, names: Sequence[str]) -> None:
+def drop_queries(server: Server, names: Sequence[str]) -> None:
     """Drop queries in this order."""
     for name in names:
         server.query(name).drop()
         print(f"{name} leaves with the next batch", file=sys.stderr)
 
 
-def tail(server: Server, names: Sequence[str], from_start: bool, form: Format | None, full: bool) -> None:
+def print_new_results(
+    server: Server, names: Sequence[str], from_start: bool, form: Format | None, full: bool
+) -> None:
     """Print results as they are made, until all queries are dropped or Ctrl-C."""
     form = default_format(form, sys.stdout)
     if form is Format.CSV and len(names) > 1:
@@ -229,7 +231,7 @@ def follow_all(
         yield query, table
 
 
-def prod(
+def print_early_results(
     server: Server,
     names: Sequence[str],
     stream: str | None,
@@ -256,7 +258,7 @@ def prod(
     sys.stdout.flush()
 
 
-def lookup(
+def print_answer(
     server: Server,
     name_or_sql: str,
     range: str | None,

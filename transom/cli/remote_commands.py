@@ -42,7 +42,7 @@ def ps(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.ps(connection, streams, as_json)
+        remote.print_status(connection, streams, as_json)
 
 
 def register(
@@ -66,7 +66,7 @@ def register(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.register(connection, words or [], sql_file or [], partial)
+        remote.register_queries(connection, words or [], sql_file or [], partial)
 
 
 def drop(
@@ -78,7 +78,7 @@ def drop(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.drop(connection, names)
+        remote.drop_queries(connection, names)
 
 
 def tail(
@@ -95,7 +95,7 @@ def tail(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.tail(connection, names, from_start, form, full)
+        remote.print_new_results(connection, names, from_start, form, full)
 
 
 def prod(
@@ -123,7 +123,7 @@ def prod(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.prod(connection, names or [], stream, until, at, where or [], form, full)
+        remote.print_early_results(connection, names or [], stream, until, at, where or [], form, full)
 
 
 def lookup(
@@ -150,7 +150,7 @@ def lookup(
     from transom.cli import remote
 
     with remote.connected(server, token_file) as connection:
-        remote.lookup(connection, name_or_sql, range, rows, at, where or [], form, full)
+        remote.print_answer(connection, name_or_sql, range, rows, at, where or [], form, full)
 
 
 COMMANDS = (ps, register, drop, tail, prod, lookup)

@@ -14,7 +14,7 @@ from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
 from transom.elements import Clock, Prod, Punctuation
 from transom.ingest.sources import Source, with_time
-from transom.plan.compiled import plain_value
+from transom.plan.compiled import pattern_value
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod
@@ -125,5 +125,7 @@ def believable(control: list[Carried], rules: StreamRules, high: int | None) -> 
 
 def _pattern(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """A pattern of a row's columns, in which null is `*`."""
-    found = [(name.removeprefix("is "), plain_value(value)) for name, value in row.items() if name != "until"]
+    found = [
+        (name.removeprefix("is "), pattern_value(value)) for name, value in row.items() if name != "until"
+    ]
     return tuple((name, value) for name, value in found if value is not None)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.grouping import group
-from transom.plan.compiled import plain_value
+from transom.plan.compiled import pattern_value
 from transom.windows.closed import View
 from transom.windows.intervals import IntervalSet
 
@@ -27,5 +27,5 @@ def split_by_view(
     order = np.argsort(groups.codes, kind="stable")
     bounds = np.searchsorted(groups.codes[order], np.arange(groups.count + 1))
     for g in range(groups.count):
-        cell = {place: plain_value(values[i][g]) for i, place in enumerate(places)}
+        cell = {place: pattern_value(values[i][g]) for i, place in enumerate(places)}
         yield order[bounds[g] : bounds[g + 1]], [view.of(cell) for view in views]

@@ -79,7 +79,7 @@ class LiveQuery:
 
 
 @dataclass
-class Stream:
+class OracleStream:
     """A stream so far: its accepted rows in the order ROWS windows number them, and its punctuations."""
 
     rules: OracleStreamRules
@@ -127,7 +127,9 @@ class Oracle:
     ):
         self.queries, self.scalars, self.joined = queries, scalars, joined
         self.streams = {
-            name: Stream(rules, column_types(rules, [batch for batch in batches if batch.stream == name]))
+            name: OracleStream(
+                rules, column_types(rules, [batch for batch in batches if batch.stream == name])
+            )
             for name, rules in streams.items()
         }
         joining = {each.name for batch in batches for each in batch.before if isinstance(each, Register)}
@@ -193,7 +195,7 @@ class Oracle:
         counts["in"] += len(batch.rows)
         stream.accepted += rows
 
-    def count(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+    def count(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
         """Count rows in a query's open windows: for each row, whether a window took it; None if it is unwanted."""
         query = live.query
         if query.is_on_demand:
@@ -210,7 +212,7 @@ class Oracle:
                 cell.rows.append(values)
         return verdicts
 
-    def keep_rows(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+    def keep_rows(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
         """Keep rows for lookups: for each row, whether it came in time; None if it is unwanted."""
         query = live.query
         floor = oldest_kept(query, stream.values(query.clock))
@@ -222,7 +224,7 @@ class Oracle:
         return verdicts
 
     def matching(
-        self, query: Query, stream: Stream, rows: Sequence[Row], before: int
+        self, query: Query, stream: OracleStream, rows: Sequence[Row], before: int
     ) -> Iterator[tuple[int, int, tuple[Any, ...], Values]]:
         """The rows that a query wants: their numbers, clock values, groups, and the query's scalars."""
         for i, values in self.evaluated(query, rows, stream.columns):

@@ -20,7 +20,7 @@ from transom.promising.batch_tuples import NUMBER, as_numbers
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise, leaves
 from transom.sql.query import OverloadPreference
 
 BUCKET, RANK = "__bucket__", "__rank__"
@@ -51,8 +51,8 @@ def preferred(
         key = key_sql(leaf.column, run.batch.columns[leaf.column])
         timed = timed.lookup(key, _estimates(run.batch, accepted, leaf.column, key, name), _by(name))
 
-    def value(leaf: Count | Column) -> str:
-        return quoted(counts[leaf]) if isinstance(leaf, Count) else number_sql(leaf.column)
+    def value(leaf: EstimatedCount | Column) -> str:
+        return quoted(counts[leaf]) if isinstance(leaf, EstimatedCount) else number_sql(leaf.column)
 
     scores = {f"{SCORE}{i}": _score(clause, value, run) for i, clause in enumerate(clauses)}
     scored = timed.extend(scores)
@@ -69,9 +69,9 @@ def preferred(
     return is_dropped.rank(RANK, BUCKET, [DROPPED, TIMED]).project({RANK: RANK}, names)
 
 
-def _counted(clauses: Clauses) -> list[Count]:
+def _counted(clauses: Clauses) -> list[EstimatedCount]:
     found = (leaf for clause in clauses for leaf in leaves(clause.promise))
-    return list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Count)))
+    return list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, EstimatedCount)))
 
 
 # --- counts -----------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ def number_sql(column: str) -> str:
     return f"coalesce(nanvl(CAST({quoted(column)} AS DOUBLE), 0D), 0D)"
 
 
-def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str:
+def promise_sql(promise: Promise, known: Callable[[EstimatedCount | Column], str]) -> str:
     """What a row promises, as an expression that is evaluated with ANSI mode off.
 
-    >>> twice = Arithmetic("*", Number(2.0), Count("store1", "item"))
+    >>> twice = Arithmetic("*", Number(2.0), EstimatedCount("store1", "item"))
     >>> promise_sql(twice, lambda leaf: leaf.column)
     '(2.0D * item)'
     """
@@ -141,7 +141,9 @@ def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str
     return known(promise)
 
 
-def _score(clause: OverloadPreference, known: Callable[[Count | Column], str], run: IngestRun) -> str:
+def _score(
+    clause: OverloadPreference, known: Callable[[EstimatedCount | Column], str], run: IngestRun
+) -> str:
     """A number by which rows are kept, the lowest first.
 
     A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones

@@ -25,7 +25,7 @@ from transom.plan.axis import Axis, is_searchable
 from transom.plan.compiled import Slot
 from transom.plan.layout import Layout
 from transom.plan.predicate_text import predicate_text
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
@@ -186,7 +186,7 @@ def into_families(
     fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
-    if fragments is Fragments.FAMILIES:
+    if fragments is FragmentSharing.FAMILIES:
         ranged, rest = _ranged(selections, intern, rolls)
         grouped.update(ranged)
         for selection in rest:
@@ -196,11 +196,11 @@ def into_families(
             singles[selection.family_key].append(selection)
     for family_key, members in singles.items():
         together = [m for m in members if m.conjuncts and m.merged and m.id not in apart]
-        if fragments is Fragments.UNSHARED or len(together) < 2:
+        if fragments is FragmentSharing.UNSHARED or len(together) < 2:
             together = []
-        elif fragments is Fragments.JOINT:
+        elif fragments is FragmentSharing.JOINT:
             together = [m for m in members if m.merged]
-        size = len(together) if fragments is Fragments.JOINT else strategy.limits.signature_members
+        size = len(together) if fragments is FragmentSharing.JOINT else strategy.limits.signature_members
         for start in range(0, len(together), max(size, 1)):
             grouped["signed", family_key, start] = together[start : start + size]
         alone = {m.id for m in members} - {m.id for m in together}

@@ -12,7 +12,7 @@ from transom.promising.regions import Floats, Regions
 from transom.promising.representation import Representation
 from transom.promising.tuples import Ints, KeptTuples, Keys, run_positions
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Column, Count, Promise, promised
+from transom.sql.promise import Column, EstimatedCount, Promise, promised
 
 # A value with a lower estimated count probably does not occur.
 LIKELY = 0.5
@@ -160,8 +160,8 @@ def _other_counts(
 def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
     """The promise of each region; its columns are the summarized ones, which the join makes equal."""
 
-    def known(leaf: Count | Column) -> Floats:
-        if isinstance(leaf, Count):
+    def known(leaf: EstimatedCount | Column) -> Floats:
+        if isinstance(leaf, EstimatedCount):
             return counts[leaf.stream]
         if number is None:
             raise ValueError(f"the promise reads {leaf.column}, and its values are not given")

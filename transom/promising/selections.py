@@ -14,7 +14,7 @@ from transom.promising.representation import Representation, Zones
 from transom.promising.step_summaries import StepSummaries
 from transom.promising.tuples import Ints, KeptTuples, run_positions
 from transom.promising.zones import step_of
-from transom.sql.promise import Column, Count, Promise, promised
+from transom.sql.promise import Column, EstimatedCount, Promise, promised
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class BatchCells:
     def _promised(self, promise: Promise, counts: Floats) -> Floats:
         """The promise of each value in each zone."""
 
-        def known(leaf: Count | Column) -> Floats:
-            if isinstance(leaf, Count):
+        def known(leaf: EstimatedCount | Column) -> Floats:
+            if isinstance(leaf, EstimatedCount):
                 return counts
             number = self.means.get(leaf.column, self.values.number)
             if number is None:

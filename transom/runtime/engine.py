@@ -34,7 +34,7 @@ from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
-from transom.runtime.explain import explain, explain_text
+from transom.runtime.explain import explain_queries, explain_text
 from transom.runtime.handles import Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
@@ -611,7 +611,7 @@ class Engine:
 
         Text and drawings show what matters; `verbose` shows all of it.
         """
-        return explain(self._loop, format, verbose)
+        return explain_queries(self._loop, format, verbose)
 
     def explain_text(self, sql: str) -> str:
         """How a query would be computed if it was registered now, and with which queries it would share."""

@@ -21,7 +21,7 @@ FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # the name of a query that is not registered
 
 
-def explain(loop: BatchLoop, format: str, verbose: bool) -> str:
+def explain_queries(loop: BatchLoop, format: str, verbose: bool) -> str:
     """How the registered queries are computed."""
     _check(format)
     return _shown(explanation(loop), format, verbose)

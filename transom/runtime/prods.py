@@ -16,7 +16,7 @@ from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import SettingError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
-from transom.plan.compiled import CompiledQuery, plain_value, typed_value
+from transom.plan.compiled import CompiledQuery, pattern_value, typed_value
 from transom.results.cascade import cascade_order, passed_on
 from transom.results.early import WindowRequest, read_open_windows, window_requests
 from transom.results.emit import with_early_results
@@ -167,5 +167,5 @@ def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[s
             typed = typed_value(value, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
-        pattern.append((column, plain_value(typed)))
+        pattern.append((column, pattern_value(typed)))
     return tuple(pattern)

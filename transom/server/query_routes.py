@@ -49,20 +49,20 @@ async def queries(
     return await context.threads.quick(matching)
 
 
-@router.post("", status_code=201)
-async def register(context: Context, body: NewQuery) -> QueryStatus:
+@router.post("", name="register", status_code=201)
+async def register_query(context: Context, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
     return await context.threads.slow(lambda: context.service.register(body.sql, body.name, body.partial))
 
 
-@router.get("/{name}")
-async def query(context: Context, name: QueryName) -> QueryStatus:
+@router.get("/{name}", name="query")
+async def query_status(context: Context, name: QueryName) -> QueryStatus:
     """The status of a query."""
     return await context.threads.quick(lambda: context.service.query(name))
 
 
-@router.delete("/{name}", status_code=204)
-async def drop(context: Context, name: QueryName) -> None:
+@router.delete("/{name}", name="drop", status_code=204)
+async def drop_query(context: Context, name: QueryName) -> None:
     """Drop a query; it leaves with the next batch."""
     await context.threads.slow(lambda: context.service.drop(name))
 
@@ -93,6 +93,7 @@ async def results(
 
 @router.get(
     "/{name}/tail",
+    name="tail",
     responses={
         **RESPONSES,
         200: {
@@ -101,7 +102,7 @@ async def results(
         },
     },
 )
-async def tail(
+async def tail_query(
     context: Context,
     name: QueryName,
     cursor: CursorText = None,
@@ -116,15 +117,15 @@ async def tail(
     return EventStream(context.reader, name, columns, first.cursor if start == END_CURSOR else start, first)
 
 
-@router.post("/{name}/prod", responses=rows_responses("Early results"))
-async def prod(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
+@router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
+async def prod_query(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
     """Early results of a query's open windows, as of the last committed batch."""
     table = await context.threads.slow(lambda: context.service.prod(name, body.until, body.at, body.where))
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.post("/{name}/lookup", responses=rows_responses("The answer"))
-async def lookup(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
+@router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
+async def lookup_query(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
     """The current answer of an on-demand query, for its window or a shorter one."""
     table = await context.threads.slow(
         lambda: context.service.lookup(name, body.range, body.rows, body.at, body.where)
@@ -132,8 +133,8 @@ async def lookup(context: Context, name: QueryName, body: LookupQuery, form: Wan
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.get("/{name}/explain", responses=PLAN_RESPONSES)
-async def explain(
+@router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
+async def query_plan(
     context: Context, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
     """The query's plan and what it shares with other queries."""

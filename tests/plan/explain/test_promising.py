@@ -18,7 +18,7 @@ from transom.plan.explain.spelling import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
 from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.query import Comparison, Scalar
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
 from transom.state.state import State
@@ -28,7 +28,7 @@ REFERENCE = Path(__file__).parents[3] / "docs/reference/explain.md"
 SECOND = 1_000_000
 ONE = Summary("one", "store1", "item", 10 * SECOND)
 TWO = Summary("two", "store2", "item", 10 * SECOND, structure="time", kind="histogram")
-HERE, THERE = Count("store1", "item"), Count("store2", "item")
+HERE, THERE = EstimatedCount("store1", "item"), EstimatedCount("store2", "item")
 CHEAP = Comparison(Scalar("`item`", pa.int32(), "item"), "<", 5)
 JOIN = PreferenceQuery(
     (Side("store1", "one", CHEAP, CHEAP), Side("store2", "two")),

@@ -11,7 +11,7 @@ from transom.elements import Clock, ClockKind, WindowSpec
 from transom.plan.compiled import Slot
 from transom.plan.predicate_text import predicate_text
 from transom.sql.clauses.promise_reader import COUNT
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.query import Call, OverloadPreference, Query
 
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -53,13 +53,13 @@ def promise_text(promise: Promise, streams: bool = False) -> str:
     """A promise as it would be written, with the names of `streams` where there are two.
 
     >>> more = Arithmetic("+", Column("s", "price"), Number(1.5))
-    >>> promise_text(Arithmetic("*", Count("s", "item"), more))
+    >>> promise_text(Arithmetic("*", EstimatedCount("s", "item"), more))
     'SUMMARY.Estimate.Count(item) * (price + 1.5)'
     """
     match promise:
         case Number(value):
             return f"{value:g}"
-        case Count(stream, column):
+        case EstimatedCount(stream, column):
             return f"{COUNT}({stream}.{column})" if streams else f"{COUNT}({column})"
         case Column(stream, column):
             return f"{stream}.{column}" if streams else column

@@ -8,7 +8,7 @@ from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_kind, family_numbers, into_families
 from transom.plan.limits import Limits
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 
 NAME = "families"
 
@@ -51,14 +51,14 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
     return Choice(stream, f"family {number}", chosen, reason)
 
 
-def _why_signed(fragments: Fragments, limits: Limits) -> str:
-    if fragments is Fragments.JOINT:
+def _why_signed(fragments: FragmentSharing, limits: Limits) -> str:
+    if fragments is FragmentSharing.JOINT:
         return "the setting fragments is joint"
     return f"no two differ in one scalar only; at most {limits.signature_members:,} selections a family"
 
 
 def _why_alone(family: Family, strategy: Strategy, apart: set[int]) -> str:
-    if strategy.fragments is Fragments.UNSHARED:
+    if strategy.fragments is FragmentSharing.UNSHARED:
         return "the setting fragments is unshared"
     if not family.merged:
         return "it keeps every tuple"

@@ -9,7 +9,7 @@ from transom.columns.types import is_number
 from transom.elements import Summary
 from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.clauses.promise_reader import Leaf, WrittenPromise
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.syntax.canonical import quote
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -70,7 +70,7 @@ def bound_promise(written: WrittenPromise, known: Callable[[Leaf], ResolvedColum
             return written
         case Leaf():
             column = known(written)
-            kind = Count if written.counted else Column
+            kind = EstimatedCount if written.counted else Column
             return kind(column.source.relation.name, column.name)
     return Arithmetic(written.op, bound_promise(written.left, known), bound_promise(written.right, known))
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
@@ -119,7 +120,7 @@ def absolute(arg: TypedExpression) -> TypedExpression:
 
 def numeric(arg: TypedExpression) -> TypedExpression:
     """The argument itself, if it is a number."""
-    if not types.is_number(arg.type):
+    if not is_number(arg.type):
         raise SQLError(f"a number was expected, not {arg.type}")
     return arg
 

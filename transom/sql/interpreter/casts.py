@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter.types import (
     DATE,
@@ -18,7 +19,6 @@ from transom.sql.interpreter.types import (
     is_float,
     is_int,
     is_interval,
-    is_number,
     is_text,
     is_timestamp,
     unsupported,
