@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import FragmentSharing, Strategy

@@ -18,12 +18,12 @@ from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end
 from transom.overload.chunks import NO_BURST, BurstOutcome
 from transom.overload.settings import Overload
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.emit import BatchOutput
-from transom.results.presentation import result_schema
+from transom.results.result_rows import result_schema
 from transom.results.stream_progress import BatchInput
 from transom.sql import bind
 from transom.sql.catalog import Catalog, Relation

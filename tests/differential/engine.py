@@ -17,7 +17,7 @@ from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
 from transom.overload.chunks import BurstOutcome
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.bids import SCALARS, SEQ, compiled, planned
-from transom.kernel import dense, fold
+from transom.kernel import dense_cells, fold
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.strategy import FragmentSharing, Strategy
 
@@ -24,11 +24,11 @@ Found = dict[tuple[str, int, Any], tuple[Any, ...]]  # (WHERE, slice, group) -> 
 
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "as it chooses": lambda patch: None,
-    "in arrays": lambda patch: patch.setattr(dense, "CELLS_PER_TUPLE", 1 << 20),
+    "in arrays": lambda patch: patch.setattr(dense_cells, "CELLS_PER_TUPLE", 1 << 20),
     "in arrays of few members": lambda patch: patch.setattr(
-        dense, "_block_size", lambda family, *_: len(family) if family.axis is None else 2
+        dense_cells, "_block_size", lambda family, *_: len(family) if family.axis is None else 2
     ),
-    "by a tree wherever two ends differ": lambda patch: patch.setattr(dense, "SHORT", 0),
+    "by a tree wherever two ends differ": lambda patch: patch.setattr(dense_cells, "SHORT", 0),
     "pair by pair": lambda patch: patch.setattr(fold, "dense", lambda *_: None),
     "few pairs at a time": lambda patch: (
         patch.setattr(fold, "dense", lambda *_: None),

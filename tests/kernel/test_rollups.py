@@ -19,7 +19,7 @@ from transom.aggregates.sketches import Distinct, Quantiles
 from transom.kernel import rollups
 from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows
 from transom.kernel.shards import held
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.strategy import FragmentSharing, Strategy
 

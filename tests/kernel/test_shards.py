@@ -15,11 +15,11 @@ from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, ca
 from tests.differential.comparing import check
 from tests.differential.engine import MemoryShards
 from transom.aggregates.accumulators import CountRows, Sum
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.sql.query import Scalar
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, admitted, compiled
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.explain import Explained, gather, plan_text, query_text
@@ -36,7 +36,7 @@ def decided(
 
 
 def test_the_passes_are_one_ordered_tuple() -> None:
-    names = ["admission", "resharing", "families", "rollups", "placement", "stores"]
+    names = ["admission", "reshare", "families", "rollups", "placement", "stores"]
     assert [own.__name__ for own in PASSES] == names
     assert list(decided([query("a")])) == names, "also those with nothing to decide"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
     BatchArrival,

@@ -14,7 +14,7 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, look_up, lookup_result
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy

@@ -58,7 +58,7 @@ from transom.state.state import (
 from transom.storage.file_store import Store
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 DIRECTORY = Path(__file__).parent / "golden"

@@ -19,7 +19,7 @@ from transom.state import snapshot
 from transom.state.checkpoint_format import FORMAT_VERSION
 from transom.state.commit_record import CommitRecord
 from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)

@@ -21,7 +21,7 @@ from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
 from transom.plan.explain.promising_text import coverage_text
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 
 POLL_SECONDS = 0.2  # between checks whether to stop

@@ -35,7 +35,7 @@ from transom.cli.flights import (
 from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
-from transom.plan.explain.words import counted, queries_text
+from transom.plan.explain.text_parts import counted, queries_text
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 from transom.runtime.progress import StreamProgress

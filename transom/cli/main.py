@@ -17,7 +17,7 @@ import typer
 
 import transom
 from transom.api.formats import PlanFormat
-from transom.cli import remote_commands
+from transom.cli import remote_options
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
@@ -362,7 +362,7 @@ def demo(
     run_demo(queries, days, keep_running, master)
 
 
-for command in remote_commands.COMMANDS:
+for command in remote_options.COMMANDS:
     app.command()(with_exit_codes(command))
 
 

@@ -14,7 +14,7 @@ from nicegui import ui
 from transom.api.records import QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.chart_points import ChartData, GroupKey
-from transom.dashboard.formatting import NONE, esc, format_age, format_number, format_percent
+from transom.dashboard.display_text import NONE, esc, format_age, format_number, format_percent
 from transom.dashboard.frame import DashboardView, not_found_html, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
@@ -27,7 +27,7 @@ from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
 from transom.errors import TransomError
 from transom.estimates import Accuracy
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 
 MOST_RESULTS = 5_000  # newest results that are read

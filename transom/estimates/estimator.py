@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transom.columns.packing import pack, unpack
+from transom.columns.array_bytes import pack, unpack
 from transom.elements import Emit
 from transom.estimates.accuracy_loop import next_point
 from transom.estimates.conformal_bounds import ConformalBounds
@@ -33,7 +33,7 @@ from transom.estimates.group_profiles import GroupProfiles, rows_to_keep, sample
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.marks import MarkRuns, marks
 from transom.estimates.monitor import Accuracy, Monitor, Quality
-from transom.estimates.pending import Pending, PendingRows
+from transom.estimates.pending_values import Pending, PendingRows
 from transom.estimates.quality import pair_accuracies
 from transom.estimates.stored_form import (
     decode_arrays,

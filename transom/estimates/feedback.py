@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind
 from transom.estimates.estimator import Estimator
 from transom.estimates.monitor import Quality
 from transom.kernel.sheets import one_array
-from transom.plan.compiled import CompiledQuery
-from transom.results.early import wids_of
-from transom.results.presentation import ESTIMATES, ResultBatch, Results, result_schema
+from transom.plan.compiled_query import CompiledQuery
+from transom.results.early_results import wids_of
+from transom.results.result_rows import ESTIMATES, ResultBatch, Results, result_schema
 from transom.sql.query import Item, Query, free_name
 from transom.windows import ids as windows
 

@@ -21,14 +21,14 @@ from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_ro
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.planner import SharedPlan, interests_of
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
+from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"

@@ -14,7 +14,7 @@ from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
 from transom.elements import Clock, Prod, Punctuation
 from transom.ingest.sources import Source, with_time
-from transom.plan.compiled import pattern_value
+from transom.plan.compiled_query import pattern_value
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod

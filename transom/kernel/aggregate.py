@@ -29,9 +29,9 @@ from transom.plan.layout import Layout
 from transom.sql.query import Predicate, Scalar
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
-from transom.windows.closed import Closed, View
+from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
 
 Mask = NDArray[np.bool_]
 

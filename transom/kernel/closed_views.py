@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
-from transom.plan.compiled import pattern_value
-from transom.windows.closed import View
+from transom.columns.groups import group
+from transom.plan.compiled_query import pattern_value
+from transom.windows.closed_time import View
 from transom.windows.intervals import IntervalSet
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import expand_runs
-from transom.columns.grouping import each_row_alone, group
-from transom.kernel.dense import dense
+from transom.columns.groups import each_row_alone, group
+from transom.kernel.dense_cells import dense
 from transom.kernel.tuples import FamilyTuples, Numbers, leading_columns, wanted_by
 from transom.plan.families import Family
 from transom.plan.layout import Layout

@@ -13,11 +13,11 @@ import numpy as np
 
 from transom.aggregates.numeric import lift_where_numeric
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.columns.grouping import Encoded, Groups, group
+from transom.columns.groups import Encoded, Groups, group
 from transom.kernel.rows import Rows, selection_key
 from transom.kernel.tuples import Mask, Numbers, RollUpCells
 from transom.plan.axis import Axis
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.windows.slices import Progressions, slices
 

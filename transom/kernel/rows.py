@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import Encoded, Groups, encode, group, normalized
+from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import FamilyTuples, Fragments, Mask, Numbers, Ranges, RollUpCells
 from transom.plan.axis import Axis
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import Predicate, Scalar

@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, CountRows
-from transom.columns.grouping import group
-from transom.columns.hashing import mix_bits, row_hashes
+from transom.columns.groups import group
+from transom.columns.hashes import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import FamilyTuples, Ranges
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import state_columns, with_slots
 from transom.storage.shard_refs import ShardRef

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import States, lift_where
-from transom.columns.grouping import Groups
-from transom.plan.compiled import Slot
+from transom.columns.groups import Groups
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.windows.slices import Slices
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.table import aggregate_function
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column, bound_column, group_column, group_columns
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import midpoints
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
 from transom.ondemand.structures.runs import GroupAnswers
-from transom.plan.compiled import CompiledQuery, typed_value
-from transom.results.presentation import LoweredWindows, Moment, Results, finish, result_schema
+from transom.plan.compiled_query import CompiledQuery, typed_value
+from transom.results.result_rows import LoweredWindows, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State

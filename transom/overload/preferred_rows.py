@@ -15,7 +15,7 @@ from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.tasks import in_large_tables
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.promising.batch_tuples import NUMBER, as_numbers
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation

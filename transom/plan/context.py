@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from transom.ondemand.store_specs import StoreSet
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.decisions import Decision
 from transom.plan.families import Family, Selection
 from transom.plan.limits import Limits
@@ -84,7 +84,7 @@ class PlanContext:
     """The input of every pass. A pass decides only what its part of the context asks for.
 
     - `membership`: a batch begins; admission, placement of new selections, and stores decide.
-    - `reconsider`: the batch has rows of these queries; re-sharing decides.
+    - `reconsider`: the batch has rows of these queries; `reshare` decides.
     - `selections`: the rows of a batch are to be aggregated; families and roll-ups decide.
     - `observed`: a batch was aggregated; placement decides.
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import FragmentSharing, Strategy

@@ -12,7 +12,7 @@ from typing import Any
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
 from transom.ondemand.store_specs import StoreSet, store_sets
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
 from transom.plan.decisions import Choice, Decision, DecisionLog, PlacementDecision
 from transom.plan.families import Family, Selection

@@ -14,7 +14,7 @@ from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name
 from transom.promising.probes import Probe
 from transom.promising.representation import Representation
-from transom.results.presentation import Moment
+from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import Figure, PreferenceQuery
 from transom.sql.query import free_name

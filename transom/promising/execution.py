@@ -37,7 +37,7 @@ from transom.promising.state_updates import retention_start, with_arrival, witho
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
-from transom.results.presentation import Moment, ResultBatch, Results
+from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from transom.columns import packing
+from transom.columns import array_bytes
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness
 
 
@@ -128,7 +128,7 @@ class Histograms(CellSummaries):
 
     def packed(self) -> bytes:
         parts = {"counts": self.counts, "cell": self.cell, "key": self.key, "count": self.count}
-        return packing.pack({"kind": "histogram"}, parts)
+        return array_bytes.pack({"kind": "histogram"}, parts)
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:
@@ -187,7 +187,7 @@ class Tallies(CellSummaries):
         return self.counts.nbytes
 
     def packed(self) -> bytes:
-        return packing.pack({"kind": "none"}, {"counts": self.counts})
+        return array_bytes.pack({"kind": "none"}, {"counts": self.counts})
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:

@@ -15,15 +15,15 @@ from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import fill_stores
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
-from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
 from transom.results.stream_progress import BatchInput, advance_stream, missed_times

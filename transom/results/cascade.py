@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.results.advance import boundary
 from transom.results.close import Boundary
 from transom.results.prodder import now_of

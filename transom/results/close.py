@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs, expand_runs
-from transom.columns.grouping import group, sorted_distinct
+from transom.columns.groups import group, sorted_distinct
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import lanes, one_array, regroup
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.windows import ids as windows
-from transom.windows.closed import View
+from transom.windows.closed_time import View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 

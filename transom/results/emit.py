@@ -24,13 +24,13 @@ from transom.estimates.feedback import (
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import store_sets
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import apply_batch, boundary, with_rows
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
-from transom.results.early import EVERYTHING, WindowRequest, read_open_windows
-from transom.results.presentation import LoweredWindows, Moment, Results, Stored
+from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.prodder import due_windows
+from transom.results.result_rows import LoweredWindows, Moment, Results, Stored
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State

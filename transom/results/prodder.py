@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.elements import Clock, ClockKind, Prod
-from transom.plan.compiled import CompiledQuery
-from transom.results.early import EVERYTHING, WindowRequest, window_requests
+from transom.plan.compiled_query import CompiledQuery
+from transom.results.early_results import EVERYTHING, WindowRequest, window_requests
 from transom.results.stream_progress import BatchInput
 from transom.state.state import ProdderState, State, StreamState
 from transom.windows import ids as windows

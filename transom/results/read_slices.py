@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import sorted_distinct
-from transom.plan.compiled import CompiledQuery
+from transom.columns.groups import sorted_distinct
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.slot_sources import readable_slots
 from transom.results.close import Reader
-from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
-from transom.results.presentation import LoweredWindows
+from transom.results.lower import Places, combine_parts, lower_by_shape, slot_columns
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.state.state import QueryState, SelectionState, StreamState
 from transom.storage.shard_refs import ShardRef

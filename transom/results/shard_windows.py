@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import groups_in
 from transom.elements import WindowSpec
 from transom.kernel.shards import Shard, together
 from transom.kernel.sheets import one_array
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout, state_columns
 from transom.results.close import Reader, close, specs_of
-from transom.results.lowering import lower_by_shape, lower_windows, slot_columns
-from transom.results.presentation import LoweredWindows
+from transom.results.lower import lower_by_shape, lower_windows, slot_columns
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.windows import ids as windows
 from transom.windows.slices import crossed_slices

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.elements import WindowSpec
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.results.close import Boundary, Reader
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows

@@ -12,7 +12,7 @@ from transom.columns.table_columns import SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import SliceHolder
 from transom.results.close import Boundary
 from transom.storage.shard_refs import ShardRef

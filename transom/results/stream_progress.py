@@ -18,11 +18,11 @@ from transom.overload.chunks import (
     highest_time,
 )
 from transom.overload.resumption import credit_after
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
-from transom.windows.closed import Closed
+from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 

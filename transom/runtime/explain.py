@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import RegisteredQuery

@@ -15,8 +15,8 @@ from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
 from transom.ingest.sources import FeedSource
 from transom.ondemand.lookup import lookup_schema
-from transom.plan.compiled import compile_query
-from transom.results.presentation import result_schema
+from transom.plan.compiled_query import compile_query
+from transom.results.result_rows import result_schema
 from transom.runtime.explain import explain_query
 from transom.runtime.lookups import window_length
 from transom.runtime.prods import prod_of, punctuation_of

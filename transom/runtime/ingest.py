@@ -21,7 +21,7 @@ from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
 from transom.overload.chunks import NO_BURST, BurstOutcome, highest_time
 from transom.overload.sideline import Sideline
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival

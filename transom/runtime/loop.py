@@ -23,7 +23,7 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
 from transom.overload.chunks import NO_BURST
 from transom.overload.sideline import Sideline
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.execution import Pace, Promising

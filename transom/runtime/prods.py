@@ -16,12 +16,12 @@ from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import SettingError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
-from transom.plan.compiled import CompiledQuery, pattern_value, typed_value
+from transom.plan.compiled_query import CompiledQuery, pattern_value, typed_value
 from transom.results.cascade import cascade_order, passed_on
-from transom.results.early import WindowRequest, read_open_windows, window_requests
+from transom.results.early_results import WindowRequest, read_open_windows, window_requests
 from transom.results.emit import with_early_results
-from transom.results.presentation import Moment, Results
 from transom.results.prodder import now_of
+from transom.results.result_rows import Moment, Results
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import prod_directory

@@ -16,7 +16,7 @@ from transom.estimates import Accuracy
 from transom.ondemand.cache import StoreUsage
 from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
-from transom.plan.explain.words import counted, queries_text, readable
+from transom.plan.explain.text_parts import counted, queries_text, readable
 from transom.plan.families import family_kind
 from transom.results.advance import open_windows
 from transom.runtime.batch_report import BatchReport

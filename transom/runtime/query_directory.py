@@ -11,7 +11,7 @@ from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
-from transom.plan.compiled import compile_query
+from transom.plan.compiled_query import compile_query
 from transom.results.cascade import derived_rules
 from transom.runtime.declared import Declared
 from transom.runtime.membership import Newcomers

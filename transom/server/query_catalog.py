@@ -5,7 +5,7 @@ from __future__ import annotations
 from transom.api.errors import NotFound
 from transom.api.records import QueryStatus
 from transom.errors import StateError
-from transom.plan.explain.early import emit_text
+from transom.plan.explain.early_text import emit_text
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
 from transom.server.batch_history import BatchHistory

@@ -13,10 +13,10 @@ from transom.api.records import ColumnInfo
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
 from transom.ondemand.lookup import lookup_schema
-from transom.plan.explain.early import emit_text
-from transom.plan.explain.spelling import window_text
+from transom.plan.explain.early_text import emit_text
+from transom.plan.explain.element_text import window_text
 from transom.promising.answers import preference_schema
-from transom.results.presentation import ESTIMATES, result_schema
+from transom.results.result_rows import ESTIMATES, result_schema
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 

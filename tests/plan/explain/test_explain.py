@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, plan_text, query_text
 from transom.plan.planner import Planner
 from transom.plan.strategy import FragmentSharing, Strategy

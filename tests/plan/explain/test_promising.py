@@ -14,7 +14,7 @@ import pytest
 from tests.plan.explain.test_formats import keys_of
 from transom.elements import Clock, ClockKind, Preference, Summary
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
-from transom.plan.explain.spelling import promise_text
+from transom.plan.explain.element_text import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
 from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side

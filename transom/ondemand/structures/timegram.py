@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.type_ids import type_id
 from transom.ondemand.structures.answer_intervals import AnswerIntervals, BucketTuples
 from transom.ondemand.structures.buckets import (

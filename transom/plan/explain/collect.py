@@ -11,14 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates import Accuracy
 from transom.overload.settings import Overload
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Membership
-from transom.plan.explain.early import emit_text
+from transom.plan.explain.early_text import emit_text
+from transom.plan.explain.element_text import (
+    call_text,
+    having_text,
+    instant,
+    length_text,
+    overload_text,
+    slot_text,
+    window_text,
+)
 from transom.plan.explain.promising import preference_plans, summary_plans
 from transom.plan.explain.records import (
     ChoicePlan,
@@ -37,15 +46,6 @@ from transom.plan.explain.records import (
     StreamPlan,
     Window,
     WorkDone,
-)
-from transom.plan.explain.spelling import (
-    call_text,
-    having_text,
-    instant,
-    length_text,
-    overload_text,
-    slot_text,
-    window_text,
 )
 from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection, family_kind, family_numbers

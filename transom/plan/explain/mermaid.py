@@ -15,7 +15,7 @@ from transom.plan.explain.records import (
 )
 from transom.plan.explain.stores_text import store_set_title
 from transom.plan.explain.text import family_title, work_text
-from transom.plan.explain.words import counted, name_list, queries_text, readable
+from transom.plan.explain.text_parts import counted, name_list, queries_text, readable
 
 FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
 QUERIES = 12  # with a preference

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from transom.elements import ClockKind, Preference, Summary
-from transom.plan.explain.spelling import length_text, promise_text
+from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import counts

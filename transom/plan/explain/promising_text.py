@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from transom.plan.explain.promising import PreferencePlan, SummaryPlan
-from transom.plan.explain.words import Detail, counted, first, indented, name_list, queries_text
+from transom.plan.explain.text_parts import Detail, counted, first, indented, name_list, queries_text
 
 
 def summaries_text(

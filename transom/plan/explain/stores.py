@@ -20,9 +20,9 @@ from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TimeGram
 from transom.ondemand.structures.values import RawTuples
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
+from transom.plan.explain.element_text import call_text, having_text, instant, length_text
 from transom.plan.explain.records import Answered, Looked, LookupPlan, StorePlan, StoreSetPlan
-from transom.plan.explain.spelling import call_text, having_text, instant, length_text
 from transom.plan.predicate_text import predicate_text
 from transom.state.state import State, StoreState
 from transom.windows.intervals import LOWEST

@@ -19,7 +19,7 @@ from transom.plan.explain.records import (
     WorkDone,
 )
 from transom.plan.explain.stores_text import lookup_plan_text, stores_text
-from transom.plan.explain.words import (
+from transom.plan.explain.text_parts import (
     ALL,
     BRIEF,
     Detail,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.sheets import combine, rows_of, without
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection

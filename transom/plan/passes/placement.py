@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
 from transom.plan.strategy import Place, Strategy

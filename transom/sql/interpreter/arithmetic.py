@@ -13,7 +13,7 @@ from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.typed import TypedExpression, converted, strict
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, strict
 from transom.sql.interpreter.types import (
     BOOL,
     DOUBLE,

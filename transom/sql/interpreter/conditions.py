@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed import Row, TypedExpression, converted, literal, strict
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, NULL
 from transom.sql.interpreter.values import TESTS, order, order_nulls
 

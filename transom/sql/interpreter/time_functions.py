@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter.casts import SECOND, cast, to_date
-from transom.sql.interpreter.typed import TypedExpression, converted, literal, strict
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import (
     DATE,
     INT,

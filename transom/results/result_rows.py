@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
 from transom.windows import ids as windows

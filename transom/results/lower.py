@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
 from transom.results.close import specs_of
-from transom.results.presentation import LoweredWindows
+from transom.results.result_rows import LoweredWindows
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet

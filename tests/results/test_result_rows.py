@@ -13,8 +13,8 @@ import pytest
 
 from tests.plan.bids import SCALARS, bound, compiled
 from transom.elements import Kind
-from transom.results import presentation as results
-from transom.results.presentation import LoweredWindows, Moment, finish, result_schema
+from transom.results import result_rows as results
+from transom.results.result_rows import LoweredWindows, Moment, finish, result_schema
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 

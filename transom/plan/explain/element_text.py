@@ -8,7 +8,7 @@ from transom.aggregates.accumulators import Extreme
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.predicate_text import predicate_text
 from transom.sql.clauses.promise_reader import COUNT
 from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise

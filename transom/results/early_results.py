@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from transom.elements import Prod
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.results.close import Boundary, Reader, close
-from transom.results.presentation import LoweredWindows, Moment, Results
 from transom.results.read_slices import Reading, Scattered
+from transom.results.result_rows import LoweredWindows, Moment, Results
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
-from transom.windows.closed import Closed, View
+from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 
 EVERYTHING = IntervalSet.of((LOWEST, HIGHEST))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plan.bids import compiled
-from transom.plan.compiled import pattern_value
+from transom.plan.compiled_query import pattern_value
 from transom.plan.layout import Layout
 
 WINDOW = "FROM bids [RANGE 4 minutes SLIDE 1 minute]"

@@ -23,9 +23,9 @@ from transom.aggregates.numeric import (
     is_numeric,
     numeric_form,
 )
-from transom.columns.grouping import sorted_distinct
+from transom.columns.groups import sorted_distinct
 from transom.kernel.tuples import FamilyTuples, Mask, Numbers, Ranges, leading_columns
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.windows.slices import Slices

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.kernel.sheets import rows_of
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import PlanContext
 from transom.plan.cost import Cost, is_better, shared, unshared
 from transom.plan.decisions import Choice, Decision, LazyChoices
@@ -21,10 +21,10 @@ from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
-NAME = "resharing"
+NAME = "reshare"
 
 
-def resharing(context: PlanContext) -> Decision | None:
+def reshare(context: PlanContext) -> Decision | None:
     """Let queries share slices, or no longer, where that is clearly cheaper at the measured rate."""
     queries, state, strategy = context.reconsider, context.state, context.strategy
     weighed: list[_Weighed] = []
