@@ -96,12 +96,19 @@ class TestTheService:
             'transom_rows_total{fate="late",stream="bids"} 1.0',
             'transom_state{state="starting"} 1.0',
             "transom_queries 5.0",
+            'transom_plan_decisions{decision="opens_selection",pass="admission"}',
+            'transom_plan_decisions{decision="on_driver",pass="stores"} 1.0',
             'transom_batch_seconds_bucket{le="+Inf"}',
             'transom_results_total{query="per_site"}',
             'transom_early_accuracy_raw_ratio{query="early"}',
             'transom_http_requests_total{method="GET",route="/api/status",status="200"}',
         ):
             assert line in text, line
+
+    def test_metrics_of_decisions_name_no_query(self, back: Backend) -> None:
+        lines = back.client.get("/metrics").text.splitlines()
+        decisions = [line for line in lines if line.startswith("transom_plan_decisions{")]
+        assert decisions and not any("per_site" in line or "selection 1" in line for line in decisions)
 
 
 class TestQueries:
@@ -114,6 +121,9 @@ class TestQueries:
     def test_one_of_them(self, back: Backend) -> None:
         told = back.client.get("/api/queries/per_site").json()
         assert (told["kind"], told["streams"], told["sql"]) == ("standing", ["bids"], PER_SITE)
+        admission = told["decisions"][0]
+        assert (admission["pass_name"], admission["about"]) == ("admission", "query per_site")
+        assert admission["reason"] == "no other query has the same WHERE, joins and GROUP BY"
         assert [column["role"] for column in told["columns"]][:4] == ["window", "window", "key", "value"]
 
     def test_a_name_may_hold_anything_that_is_percent_encoded(self, back: Backend) -> None:

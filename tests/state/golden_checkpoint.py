@@ -43,6 +43,7 @@ from transom.promising.tuples import KeptTuples
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, QueryRecord, SummaryRecord
+from transom.state.pass_decisions import PassDecisions
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import (
     ClockState,
@@ -188,6 +189,12 @@ RECORD = CommitRecord(
     paces={"bids": ((1000, 0.5),)},
     probing_pace=((2048, 0.25),),
     inserting_seconds=0.125,
+    decisions=(
+        PassDecisions(
+            "bids", "admission", (("query late", "shares selection 2", "same WHERE", "shares_selection"),)
+        ),
+        PassDecisions("idle", "placement", ()),
+    ),
 )
 
 INTENT = BatchIntent(

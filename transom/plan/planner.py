@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
@@ -14,15 +14,16 @@ from transom.kernel.aggregate import Interest
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
-from transom.plan.decisions import Choice, Decision, DecisionLog, PlacementDecision
+from transom.plan.decisions import Choice, Decision, DecisionLog, DecisionRecord, PlacementDecision
 from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
 from transom.plan.passes import PASSES
 from transom.plan.passes.admission import selections
-from transom.plan.passes.placement import EXECUTORS, NAME, stores_that_move
+from transom.plan.passes.placement import EXECUTORS, NAME, ON_EXECUTORS, stores_that_move
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
+from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
 
 NONE: dict[str, Any] = {}
@@ -185,7 +186,8 @@ class Planner:
         if reason is not None:
             about = f"stores of {store_set.selection}"
             with self._lock:
-                self._log.record(Decision(NAME, [Choice(store_set.clock.stream, about, EXECUTORS, reason)]))
+                choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
+                self._log.record(Decision(NAME, [choice]))
         return reason is not None
 
     # --- what was decided ---
@@ -202,6 +204,22 @@ class Planner:
         names = dict.fromkeys([*(run.__name__ for run in self.passes), *log.passes(stream)])
         for name in names:
             yield name, list(log.of(stream, name))
+
+    def records(self, stream: str) -> list[DecisionRecord]:
+        """The same as records."""
+        return [
+            DecisionRecord.of(name, choice) for name, choices in self.decisions(stream) for choice in choices
+        ]
+
+    def stored_decisions(self) -> tuple[PassDecisions, ...]:
+        """The decisions that a checkpoint stores."""
+        with self._lock:
+            return self._log.stored()
+
+    def restore_decisions(self, decisions: Iterable[PassDecisions]) -> None:
+        """Begin with the decisions that a checkpoint stores."""
+        with self._lock:
+            self._log.restore(decisions)
 
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:

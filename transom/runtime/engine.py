@@ -29,6 +29,7 @@ from transom.ingest.sources import (
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.overload.settings import Overload
+from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
@@ -40,6 +41,7 @@ from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
+from transom.runtime.plan_decisions import all_decisions
 from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
@@ -616,6 +618,10 @@ class Engine:
     def explain_text(self, sql: str) -> str:
         """How a query would be computed if it was registered now, and with which queries it would share."""
         return explain_text(self._loop, sql)
+
+    def decisions(self) -> list[DecisionRecord]:
+        """What the planner decided about the queries of the last committed batch, and why, pass by pass."""
+        return all_decisions(self._loop)
 
     def progress(self) -> Progress:
         """The engine after its last committed batch: rows, lateness, watermarks, windows, times, state."""

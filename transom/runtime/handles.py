@@ -16,9 +16,11 @@ from transom.estimates.feedback import new_estimator
 from transom.ingest.sources import FeedSource
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled_query import compile_query
+from transom.plan.decisions import DecisionRecord
 from transom.results.result_rows import result_schema
 from transom.runtime.explain import explain_query
 from transom.runtime.lookups import window_length
+from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
 from transom.sql.preference_query import PreferenceQuery
@@ -194,6 +196,13 @@ class QueryHandle:
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and what it shares with which queries: as text, json or mermaid."""
         return explain_query(self._access.loop, self.name, format, verbose)
+
+    def decisions(self) -> list[DecisionRecord]:
+        """What the planner decided about this query and what it shares, and why, in the order of the passes.
+
+        There are none before the query joins.
+        """
+        return query_decisions(self._access.loop, self.name)
 
     @property
     def suspended(self) -> str | None:

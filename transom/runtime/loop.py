@@ -92,6 +92,7 @@ class BatchLoop:
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
+        self.planner.restore_decisions(record.decisions)
         self.executors.files.sweep(self.state.refs, self.state.batch_id)
         store.delete("glances")  # of an engine that died
         self.sideline.resume(self.state, record.paces)
@@ -456,6 +457,7 @@ class BatchLoop:
             paces=self.sideline.paces,
             probing_pace=self.promising.pace.probed,
             inserting_seconds=self.promising.pace.inserting,
+            decisions=self.planner.stored_decisions(),
         )
         self.state_bytes = self.log.commit(state, record)
         self.sideline.forget(self.state, state)

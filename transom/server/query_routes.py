@@ -8,7 +8,15 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from transom.api.formats import MEDIA_TYPES, PlanFormat, RowsFormat
-from transom.api.records import AccuracyInfo, CoverageInfo, QueryList, QueryStatus, ResultList, parse_record
+from transom.api.records import (
+    AccuracyInfo,
+    CoverageInfo,
+    QueryDetail,
+    QueryList,
+    QueryStatus,
+    ResultList,
+    parse_record,
+)
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
@@ -56,9 +64,9 @@ async def register_query(context: Context, body: NewQuery) -> QueryStatus:
 
 
 @router.get("/{name}", name="query")
-async def query_status(context: Context, name: QueryName) -> QueryStatus:
-    """The status of a query."""
-    return await context.threads.quick(lambda: context.service.query(name))
+async def query_status(context: Context, name: QueryName) -> QueryDetail:
+    """The status of a query, with the planner's decisions about it and their reasons."""
+    return await context.threads.quick(lambda: context.service.query_detail(name))
 
 
 @router.delete("/{name}", name="drop", status_code=204)

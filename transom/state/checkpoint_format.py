@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from transom.errors import StateError
 
-# Version 6 stores ids and field names that no Python name leaks into.
-FORMAT_VERSION = 6
+# Version 6 stores ids and field names that no Python name leaks into; version 7 adds the planner's decisions.
+FORMAT_VERSION = 7
 
 
 def check_format(version: object) -> None:
     """Refuse a file of another format version.
 
-    >>> check_format(5)
+    >>> check_format(6)
     Traceback (most recent call last):
-    transom.errors.StateError: the checkpoint has format 5, this version of transom reads format 6: continue it \
+    transom.errors.StateError: the checkpoint has format 6, this version of transom reads format 7: continue it \
 with the version of transom that wrote it, or start with a new checkpoint directory
     """
     if version != FORMAT_VERSION:

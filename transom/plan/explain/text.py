@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from transom.plan.decisions import subjects
 from transom.plan.explain.promising_text import preference_text, summaries_text
 from transom.plan.explain.records import (
     Explanation,
@@ -56,7 +57,7 @@ def decisions_text(decisions: Sequence[PassPlan]) -> Iterator[str]:
     if decisions:
         yield "decisions of the planner, pass by pass"
     for number, own in enumerate(decisions, 1):
-        yield f"  {number}. {own.name}{'' if own.choices else ': nothing to decide since the engine started'}"
+        yield f"  {number}. {own.name}{'' if own.choices else ': nothing to decide'}"
         for choice in own.choices:
             yield f"    {choice.about}: {choice.chosen} ({choice.reason})"
 
@@ -277,9 +278,9 @@ def _about(
     stream: StreamPlan, family: FamilyPlan, selection: SelectionPlan, query: QueryPlan
 ) -> list[PassPlan]:
     """The decisions that concern one query."""
-    subjects = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
+    concerned = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
     found = (
-        replace(one, choices=tuple(own for own in one.choices if own.about in subjects))
+        replace(one, choices=tuple(own for own in one.choices if concerned & set(subjects(own.about))))
         for one in stream.decisions
     )
     return [one for one in found if one.choices]

@@ -45,7 +45,8 @@ def admission(context: PlanContext) -> Decision | None:
         return None
     state = release(context.state, change.leaving, change.queries)
     state, choices = _admit(state, change, context.strategy)
-    ended = [f"query {name}" for name in change.leaving]
+    closed = () if not change.leaving else context.state.selections.keys() - state.selections.keys()
+    ended = [*(f"query {name}" for name in change.leaving), *(f"selection {home}" for home in closed)]
     return Decision(NAME, choices, ended=ended, state=state)
 
 
@@ -66,19 +67,20 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
             home = homes[name] = changed.open(name, query)
             changed.join(query, home, missed)
             reason = private or "no other query has the same WHERE, joins and GROUP BY"
-            choices.append(_choice(query, f"opens selection {home}", reason))
+            choices.append(_choice(query, f"opens selection {home}", reason, "opens_selection"))
             continue
         home = homes[name]
         others = len(changed.members[home])
         unseen = changed.unseen(home, query, missed, change.queries, strategy.paned)
         changed.join(query, home, unseen)
         changed.extend(home, query, change.queries)
-        choices.append(_choice(query, f"shares selection {home}", _why_shared(others, missed, unseen)))
+        reason = _why_shared(others, missed, unseen)
+        choices.append(_choice(query, f"shares selection {home}", reason, "shares_selection"))
     return changed.state(), choices
 
 
-def _choice(query: CompiledQuery, chosen: str, reason: str) -> Choice:
-    return Choice(query.query.stream, f"query {query.name}", chosen, reason)
+def _choice(query: CompiledQuery, chosen: str, reason: str, kind: str) -> Choice:
+    return Choice(query.query.stream, f"query {query.name}", chosen, reason, kind)
 
 
 def _why_private(query: CompiledQuery, strategy: Strategy, sees_in_part: bool) -> str | None:

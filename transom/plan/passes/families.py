@@ -25,7 +25,7 @@ def families(context: PlanContext) -> Decision | None:
     found = tuple(memory.families.values())
     stream = context.selections[0].clock.stream if context.selections else None
     choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
-    return Decision(NAME, choices, replaces=stream, families=found)
+    return Decision(NAME, choices, replaces=stream, derived=True, families=found)
 
 
 def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
@@ -48,7 +48,7 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
         reason = _why_signed(strategy.fragments, strategy.limits)
     else:
         chosen, reason = f"selection {int(family.ids[0])} alone", _why_alone(family, strategy, apart)
-    return Choice(stream, f"family {number}", chosen, reason)
+    return Choice(stream, f"family {number}", chosen, reason, f"{kind}_family")
 
 
 def _why_signed(fragments: FragmentSharing, limits: Limits) -> str:

@@ -20,7 +20,7 @@ from transom.plan.strategy import Place, Strategy
 from transom.state.state import State, StoreState
 
 NAME = "placement"
-EXECUTORS = "kept on the executors"
+EXECUTORS, ON_EXECUTORS = "kept on the executors", "on_executors"  # a choice as text, and its kind
 Group = tuple[object, ...]
 
 
@@ -70,7 +70,7 @@ def _placed(
             reason = "other slices of the same groups are there"
         if reason is not None:
             selections[home] = replace(selections[home], on_executors=True)
-            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason))
+            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason, ON_EXECUTORS))
     if not choices:
         return None
     return PlacementDecision(NAME, choices, state=replace(state, selections=selections))
@@ -115,7 +115,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     if not moving:
         return None
     choices = [
-        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group])
+        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group], ON_EXECUTORS)
         for home, group in moving.items()
     ]
     return PlacementDecision(NAME, choices, moved=frozenset(moving.values()))

@@ -72,7 +72,9 @@ class _Weighed:
         other = "unshared" if is_shared else "shared"
         costs = f"at the measured rate {other} slices cost {there.total / here.total:.2f} times as much"
         rule = f"a change must cost less than {self.clearly:g} times as much"
-        return Choice(self.stream, named, f"moved to {chosen}" if self.moved else chosen, f"{costs}; {rule}")
+        chosen = f"moved to {chosen}" if self.moved else chosen
+        kind = "shared_slices" if is_shared else "unshared_slices"
+        return Choice(self.stream, named, chosen, f"{costs}; {rule}", kind)
 
 
 def _reconsidered(

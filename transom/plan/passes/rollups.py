@@ -26,7 +26,7 @@ def rollups(context: PlanContext) -> Decision | None:
     )
     stream = found[0].clock.stream
     choices = LazyChoices(lambda: _choices(stream, found))
-    return Decision(NAME, choices, replaces=stream, families=found)
+    return Decision(NAME, choices, replaces=stream, derived=True, families=found)
 
 
 def rollup_groups(families: Sequence[Family]) -> list[list[int]]:
@@ -70,5 +70,5 @@ def _choices(stream: str, families: Sequence[Family]) -> list[Choice]:
             f"rolled up from groups by {', '.join(keys)} where a task finds these clearly fewer than tuples"
         )
         reason = "they read the same tuples and differ only in GROUP BY"
-        choices.append(Choice(stream, f"families {names}", chosen, reason))
+        choices.append(Choice(stream, f"families {names}", chosen, reason, "rolled_up"))
     return choices

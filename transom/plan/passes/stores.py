@@ -33,7 +33,7 @@ def _choice(store_set: StoreSet, state: State) -> Choice:
     place = "executors" if any(state.stores[key].on_executors for key in store_set.stores) else "driver"
     chosen = f"{count:,} store{'' if count == 1 else 's'} on the {place}"
     reason = f"{queries:,} on-demand {'query' if queries == 1 else 'queries'} over the same tuples and groups"
-    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason)
+    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason, f"on_{place}")
 
 
 def _selections(state: State) -> set[str]:
