@@ -205,6 +205,7 @@ class PureEngine:
             on_executors=self.state.on_executors,
             most_groups=self.executor_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
+            limits=self.planner.strategy.limits,
         )
         rows = pa.table(columns)
         tasks = (aggregate_rows(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
-from transom.kernel import rollups
+from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -55,12 +55,10 @@ def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int)
 @pytest.mark.parametrize("place", Place)
 @pytest.mark.parametrize("rolls", ["never", "where it pays", "always"])
 def test_groups_rolled_up_from_finer_ones_give_the_oracles_answers(
-    rolls: str, place: Place, seed: int, monkeypatch: pytest.MonkeyPatch
+    rolls: str, place: Place, seed: int
 ) -> None:
-    if rolls == "always":
-        monkeypatch.setattr(rollups, "TUPLES_PER_CELL", 0)
-        monkeypatch.setattr(rollups, "TUPLES_PER_SKETCH", 0)
-    strategy = Strategy(rolls=rolls != "never", place=place)
+    limits = Limits(tuples_per_cell=0, tuples_per_sketch=0) if rolls == "always" else Limits()
+    strategy = Strategy(rolls=rolls != "never", place=place, limits=limits)
     for number in range(seed, seed + 25):
         check(nested(Random(number)), seed=number, restart=number % 3 == 0, strategy=strategy)
 

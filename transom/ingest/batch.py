@@ -23,6 +23,7 @@ from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.plan.planner import SharedPlan, interests_of
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
@@ -54,6 +55,7 @@ class DataBatch:
     is_judged: bool = False  # whether the horizon was applied
     on_demand: Sequence[CompiledQuery] = ()
     store_sets: Sequence[StoreSet] = ()  # what the on-demand queries need kept
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def readers(self) -> list[CompiledQuery]:
@@ -269,6 +271,7 @@ class IngestRun:
             on_executors=self.batch.state.on_executors,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
+            limits=self.batch.limits,
         )
         return _Branch(tuple(queries), tuple(_merged_joins(queries)), frame, plan, scalars)
 

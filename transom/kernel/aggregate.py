@@ -26,6 +26,7 @@ from transom.kernel.tuples import FamilyTuples, RollUpCells, wanted_by
 from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.sql.query import Predicate, Scalar
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
@@ -76,6 +77,7 @@ class BatchPlan:
     on_executors: frozenset[int] = frozenset()  # selections whose cells are written as shards, not folded
     most_groups: int | None = None  # families with more groups than this are written as shards in any case
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
+    limits: Limits = field(default_factory=Limits)
 
     def writes_shards(self, family: Family, groups: int) -> bool:
         """Whether the cells of a family are written as shards, for executors to read."""
@@ -179,7 +181,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         if plan.writes_shards(family, tuples.group_count):
             outcome.shards.append((family, gathered(family, tuples)))
         else:
-            for layout, table in fold(family, tuples):
+            for layout, table in fold(family, tuples, plan.limits):
                 found.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
@@ -205,7 +207,7 @@ def _tuples(
     """The tuples or cells of each family, with their rows; families without any are left out."""
     for together in families_by_roll_up(plan.families):
         clock = plan.clocks[together[0].clock]
-        for families, cells in roll_up(rows, together, clock, accepted):
+        for families, cells in roll_up(rows, together, clock, accepted, plan.limits):
             for family in families:
                 if cells is not None:
                     yield family, cells.at, rows.of_cells(family, cells)
