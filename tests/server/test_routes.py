@@ -27,8 +27,6 @@ from tests.server.server_helpers import (
     fill,
 )
 
-pytestmark = ON_BOTH
-
 STATUS_FIELDS = {"state", "batch", "batch_seconds", "spent", "queries", "streams", "subscribers", "rows"}
 
 
@@ -130,6 +128,7 @@ class TestQueries:
         assert back.client.get("/api/queries/with%20space%2Fslash").json()["name"] == "with space/slash"
         assert back.client.get("/api/queries/with%20space%2Fslash/results").status_code == 200
 
+    @ON_BOTH
     def test_register_and_drop(self, own: Backend) -> None:
         made = own.client.post("/api/queries", json={"sql": PER_SITE, "name": "mine"})
         assert (made.status_code, made.json()["name"], made.json()["waits"]) == (201, "mine", True)
@@ -174,6 +173,7 @@ class TestQueries:
         assert own.client.delete(f"/api/previews/{name}").status_code == 204
         assert error(own.client.delete(f"/api/previews/{name}")) == (404, "not_found")
 
+    @ON_BOTH
     def test_summaries(self, own: Backend) -> None:
         assert own.client.post("/api/summaries", json={"sql": SUMMARY}).json() == {"name": "bids_sites"}
         own.push(bids((1, 1.0, "12:00")))
@@ -231,6 +231,7 @@ class TestResults:
         assert error(back.client.get("/api/queries/on_demand/results")) == (400, "setting")
         assert error(back.client.get("/api/queries/on_demand/tail")) == (400, "setting")
 
+    @ON_BOTH
     def test_nothing_new_is_waited_for(self, own: Backend) -> None:
         own.engine.register(PER_SITE, "per_site")
         own.push(bids((1, 1.0, "12:00")))
@@ -304,6 +305,7 @@ def test_what_is_malformed_is_refused(back: Backend, method: str, url: str, body
     assert set(told.json()) == {"error"}
 
 
+@ON_BOTH
 def test_values_that_json_has_no_word_for(make_engine: EngineFactory, tmp_path: Any) -> None:
     schema = "site int, price decimal(20,6), word string, ts timestamp"
     sql = "SELECT sum(price) AS rows, max(word) AS word FROM bids [RANGE 1 minute SLIDE 1 minute]"

@@ -122,7 +122,7 @@ def test_slow_calls_leave_room_for_quick_ones(
 
 
 PIPELINE = """
-engine: {checkpoint: state}
+engine: {checkpoint: state, backend: local}
 server: {port: 0, dashboard: false, rows: 7}
 streams:
   bids: {path: bids, format: json, schema: "site int, price double, ts timestamp", time: ts}
@@ -159,8 +159,21 @@ class Serving:
         return self.process.wait(60)
 
 
-def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
+def test_a_pipeline_is_served_on_spark(pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE.replace("backend: local", "backend: spark"))
     serving = Serving(pipeline, "--master", "local[1]")
+    try:
+        assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
+        assert httpx.get(f"{serving.url}/readyz").status_code == 200
+        made = httpx.post(f"{serving.url}/api/queries", json={"sql": PER_SITE, "name": "kept"})
+        assert made.status_code == 201, made.text
+        assert serving.end(signal.SIGTERM) == 0
+    finally:
+        serving.process.kill()
+
+
+def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
+    serving = Serving(pipeline)
     try:
         assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
         with httpx.Client(base_url=serving.url, timeout=60) as client:
@@ -176,7 +189,7 @@ def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
         assert serving.process.wait(60) == 0
     finally:
         serving.process.kill()
-    again = Serving(pipeline, "--master", "local[1]", "--generate-token")
+    again = Serving(pipeline, "--generate-token")
     try:
         assert again.process.stderr is not None
         token = again.process.stderr.readline().removeprefix("token: ").strip()

@@ -87,6 +87,7 @@ ENGINE = (
         "the directory of the state that a restart continues from",
         "a temporary directory",
     ),
+    Setting("backend", "text", "where batches are computed: spark, or local (this process, no JVM)", "spark"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
     Setting(
         "strategy",
