@@ -182,34 +182,40 @@ SYSTEM = (
 )
 
 
-def finish(closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars) -> Results:
+def finish(
+    closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars, few_cells: int = FEW_CELLS
+) -> Results:
     """The results of closed windows, or early results of open ones.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
-    there are few results, together with those of all others.
+    results have at most `few_cells` cells, together with those of all others.
     """
     batches = []
-    for one, columns in zip(closed, _computed(closed, scalars), strict=True):
+    for one, columns in zip(closed, _computed(closed, scalars, few_cells), strict=True):
         batch = result_batch(one, columns, moment)
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
 
 
-def _computed(closed: Sequence[LoweredWindows], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
+def _computed(
+    closed: Sequence[LoweredWindows], scalars: Scalars, few_cells: int
+) -> list[dict[str, pa.ChunkedArray]]:
     """For each shape the evaluated columns, by their expression."""
     found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
     places = [i for i, one in enumerate(closed) if one.texts]
     shapes = [closed[i] for i in places]
-    for place, columns in zip(places, _evaluated(shapes, scalars), strict=True):
+    for place, columns in zip(places, _evaluated(shapes, scalars, few_cells), strict=True):
         found[place] = columns
     return found
 
 
-def _evaluated(shapes: Sequence[LoweredWindows], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+def _evaluated(
+    shapes: Sequence[LoweredWindows], scalars: Scalars, few_cells: int
+) -> Iterator[dict[str, pa.ChunkedArray]]:
     """The evaluated expressions of each shape, by their text."""
     rows = sum(shape.table.num_rows for shape in shapes)
-    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
+    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= few_cells:
         yield from _evaluated_together(shapes, scalars)
         return
     for shape in shapes:

@@ -20,7 +20,7 @@ from transom.api.records import (
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
-from transom.server.event_stream import EVENT, EVENT_ROWS, EventStream
+from transom.server.event_stream import EVENT, EventStream
 from transom.server.route_helpers import Context, QueryName, WantedFormat, rows_responses
 
 router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
@@ -121,7 +121,7 @@ async def tail_query(
     """New results as server-sent events; from now on, unless a cursor is given."""
     columns = await context.columns(name)
     start = last_event_id or cursor or END_CURSOR
-    first = await context.reader.read(name, start, EVENT_ROWS, EVENT)
+    first = await context.reader.read(name, start, context.service.limits.event_rows, EVENT)
     return EventStream(context.reader, name, columns, first.cursor if start == END_CURSOR else start, first)
 
 
