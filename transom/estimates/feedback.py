@@ -18,6 +18,7 @@ from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import CompiledQuery
 from transom.results.early_results import wids_of
 from transom.results.result_rows import ESTIMATES, ResultBatch, Results, result_schema
+from transom.sql.item_columns import aggregate_reference
 from transom.sql.query import Item, Query, free_name
 from transom.windows import ids as windows
 
@@ -138,7 +139,7 @@ def _compared(bound: Query) -> list[Item]:
 
 def _grows(bound: Query, item: Item) -> bool:
     """Whether an item is an aggregate that grows with its tuples, and nothing more."""
-    places = {f"`a{i}`": call for i, call in enumerate(bound.calls)}
+    places = {aggregate_reference(i): call for i, call in enumerate(bound.calls)}
     return item.sql in places and aggregate_function(places[item.sql].function).grows
 
 

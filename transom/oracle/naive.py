@@ -305,15 +305,11 @@ class Oracle:
         """The items of each cell that passes HAVING."""
         if not cells:
             return []
-        types = {"window_start": query.clock_type, "window_end": query.clock_type}
-        types |= {f"k{i}": key.scalar.type for i, key in enumerate(query.keys)}
-        types |= {f"a{i}": call.type for i, call in enumerate(query.calls)}
-        inputs = [
-            {"window_start": cell.window[0], "window_end": cell.window[1]}
-            | {f"k{i}": value for i, value in enumerate(cell.group)}
-            | {f"a{i}": aggregate(call, cell.rows) for i, call in enumerate(query.calls)}
-            for cell in cells
-        ]
+        types = query.item_columns
+        inputs = []
+        for cell in cells:
+            aggregates = [aggregate(call, cell.rows) for call in query.calls]
+            inputs.append(dict(zip(types, (*cell.group, *aggregates, *cell.window), strict=True)))
         expressions = {f"item {i}": item.sql for i, item in enumerate(query.items)}
         expressions["having"] = query.having or "true"
         outputs = table_rows(self.scalars.project(table_of(inputs, types), expressions))

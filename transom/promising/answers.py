@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
+from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name
 from transom.promising.probes import Probe
@@ -120,7 +121,7 @@ def _selected(
         columns = {"time": table["0time"]}
         for i, figure in enumerate(query.figures):
             if figure.argument is not None:
-                columns[f"a{i}"] = table[f"0{column_name(figure.argument)}"]
+                columns[aggregate_column(i)] = table[f"0{column_name(figure.argument)}"]
         new = pa.table(columns)
         selected = new if selected is None else pa.concat_tables([selected, new])
     window, high = query.preference.window, summary.high
@@ -146,4 +147,4 @@ def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
         return function.empty
     if figure.argument is None:
         return selected.num_rows
-    return function.over(one_array(selected[f"a{number}"]), figure.type)
+    return function.over(one_array(selected[aggregate_column(number)]), figure.type)

@@ -19,6 +19,7 @@ from transom.results.close import Boundary
 from transom.results.prodder import now_of
 from transom.results.stream_progress import BatchInput, Origin
 from transom.sql.binding.cascades import relation_of
+from transom.sql.item_columns import key_reference
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet, union
@@ -161,5 +162,5 @@ def passed_on(
 
 def _shown(inner: CompiledQuery) -> dict[str, str]:
     """The columns of a stream that a query groups by, and their names in its results."""
-    names = {f"`k{place}`": column for column, place in inner.key_columns.items()}
+    names = {key_reference(place): column for column, place in inner.key_columns.items()}
     return {names[item.sql]: item.name for item in inner.query.items if item.sql in names}

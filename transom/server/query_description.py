@@ -17,6 +17,7 @@ from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.element_text import window_text
 from transom.promising.answers import preference_schema
 from transom.results.result_rows import ESTIMATES, result_schema
+from transom.sql.item_columns import aggregate_reference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 
@@ -79,7 +80,7 @@ def describe(query: Query | PreferenceQuery) -> QueryDescription:
 
 def _additive_items(query: Query) -> frozenset[str]:
     additive = {
-        f"`a{number}`"
+        aggregate_reference(number)
         for number, call in enumerate(query.calls)
         if aggregate_function(call.function).is_additive
     }

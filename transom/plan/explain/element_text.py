@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
@@ -11,11 +9,11 @@ from transom.elements import Clock, ClockKind, WindowSpec
 from transom.plan.compiled_query import Slot
 from transom.plan.predicate_text import predicate_text
 from transom.sql.clauses.promise_reader import COUNT
+from transom.sql.item_columns import replace_references
 from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.query import Call, OverloadPreference, Query
 
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
-_NUMBERED = re.compile(r"`([ak])(\d+)`")
 
 
 def slot_text(slot: Slot) -> str:
@@ -33,15 +31,14 @@ def call_text(call: Call) -> str:
 
 
 def having_text(query: Query) -> str | None:
-    """HAVING with the aggregates and groups that it is over, in place of their numbers."""
+    """HAVING, with aggregates and group columns written out."""
     if query.having is None:
         return None
-
-    def meant(found: re.Match[str]) -> str:
-        place = int(found[2])
-        return call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
-
-    return _NUMBERED.sub(meant, query.having)
+    return replace_references(
+        query.having,
+        key=lambda place: query.keys[place].scalar.sql,
+        aggregate=lambda place: call_text(query.calls[place]),
+    )
 
 
 def overload_text(overload: OverloadPreference) -> str:

@@ -25,6 +25,7 @@ from transom.sql.clauses.end_clauses import read_end_clauses
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.item_columns import item_columns
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
@@ -227,9 +228,7 @@ class _Reader(ScalarBinder):
 
     def _result_columns(self, keys: tuple[Key, ...], calls: tuple[Call, ...]) -> dict[str, pa.DataType]:
         kind = self.selection.windowing.type
-        columns = {f"k{at}": key.scalar.type for at, key in enumerate(keys)}
-        columns |= {f"a{at}": call.type for at, call in enumerate(calls)}
-        return columns | {"window_start": kind, "window_end": kind}
+        return item_columns((key.scalar.type for key in keys), (call.type for call in calls), kind)
 
 
 class _Result(ScalarBinder):
