@@ -103,9 +103,9 @@ def test_a_packed_shard_says_itself_what_it_holds() -> None:
     found = Shard.unpacked(ONE.packed())
     assert cells(found) == cells(ONE)
     assert (found.head.homes, found.head.slots) == (HEAD.homes, HEAD.slots)
-    assert found.head.asked(5, 3).tolist() == [True, True, False]
-    assert found.head.asked(7, 3).tolist() == [False, True, True]
-    assert found.head.asked(6, 3).tolist() == [False, False, False]
+    assert found.head.wanted(5, 3).tolist() == [True, True, False]
+    assert found.head.wanted(7, 3).tolist() == [False, True, True]
+    assert found.head.wanted(6, 3).tolist() == [False, False, False]
 
 
 def test_a_shard_knows_which_slices_hold_tuples_of_whom() -> None:
@@ -150,7 +150,7 @@ def test_shards_of_different_families_are_rolled_up_by_who_asks() -> None:
 
 
 def asked_by(found: Shard, home: int) -> dict[tuple[int, str | None], tuple[int, float | None]]:
-    asked = found.head.asked(home, found.head.count)
+    asked = found.head.wanted(home, found.head.count)
     chosen = [cell for cell in cells(found) if asked[cell[2]]]
     return {(cell[0], cell[3]): cell[4:] for cell in chosen}
 

@@ -96,7 +96,7 @@ class Estimator:
     def with_observation(self, values: EarlyValues, estimates: Estimates) -> Estimator:
         """With early values and their estimates pending until the finals come."""
         mark = marks(values.slides_left)
-        kept = rows_to_keep(values.group, values.window, mark, values.emitted, self.limits)
+        rows_kept = rows_to_keep(values.group, values.window, mark, values.emitted, self.limits)
         rows = PendingRows(
             values.group,
             values.window,
@@ -109,7 +109,7 @@ class Estimator:
             estimates.high,
             values.items if self.emit.quality is not None else None,
         )
-        rows = rows if kept.all() else rows.take(kept)
+        rows = rows if rows_kept.all() else rows.take(rows_kept)
         return replace(self, pending=self.pending.with_rows(rows, self.limits))
 
     def with_finals(self, finals: FinalValues, quality: Quality | None = None) -> Estimator:

@@ -50,14 +50,14 @@ class Observation:
 
 
 def learn_from_batch(
-    known: Mapping[str, Estimator],
+    before: Mapping[str, Estimator],
     feedback: BatchFeedback,
     queries: Mapping[str, CompiledQuery],
     made: int,
     qualities: Mapping[str, Quality],
 ) -> tuple[Mapping[str, Estimator], Results]:
     """The estimators after a batch, and the batch's early results with estimates."""
-    estimators = dict(known)
+    estimators = dict(before)
     for query, table in _emitting(feedback.final, queries):
         estimator = estimators.get(query.name) or new_estimator(query)
         emit = query.query.emit
@@ -76,10 +76,10 @@ def learn_from_batch(
 
 
 def with_observations(
-    known: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
+    before: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
 ) -> Mapping[str, Estimator]:
     """The estimators with observations pending until the finals come."""
-    estimators = dict(known)
+    estimators = dict(before)
     for observation in observations:
         name = observation.query
         if name in queries and queries[name].query.emit is not None:

@@ -227,13 +227,13 @@ class IngestRun:
         """
         version = self.batch.versions[join.table]
         types = {quoted(name): type for name, type in self.batch.columns.items()}
-        for other in joins:
-            columns = self.tables.columns(other.table, self.batch.versions[other.table])
-            types |= {f"`{other.id}.{name}`": type for name, type in columns.items()}
+        for other_join in joins:
+            columns = self.tables.columns(other_join.table, self.batch.versions[other_join.table])
+            types |= {f"`{other_join.id}.{name}`": type for name, type in columns.items()}
         for key in join.keys:
             column = f"`{join.id}.{key}`"
             others = re.findall(rf"{re.escape(column)} = (`[^`]+`)(?= AND |$)", join.on)
-            if not any(types.get(other) == types[column] for other in others):
+            if not any(types.get(other_join) == types[column] for other_join in others):
                 return False
         return self.tables.is_unique(join.table, version, join.keys)
 

@@ -69,15 +69,15 @@ def stream_info(stream: Stream, clock: int) -> StreamInfo:
 
 def carried_control(stream: Stream, frame: Frame) -> tuple[list[Carried], Frame]:
     """The punctuations and prods among a batch's rows, and its other rows."""
-    found: list[Carried] = []
+    carried: list[Carried] = []
     for kind, marker in stream.markers.items():
         marked, frame = _split(stream, marker, frame, timed=kind is Punctuation)
         for until, pattern in marked:
             if kind is Punctuation:
-                found.append(Punctuation(stream.rules.clock, until, None, pattern))
+                carried.append(Punctuation(stream.rules.clock, until, None, pattern))
             else:
-                found.append(Prod(stream.rules.clock, until, where=pattern))
-    return found, frame
+                carried.append(Prod(stream.rules.clock, until, where=pattern))
+    return carried, frame
 
 
 def _split(

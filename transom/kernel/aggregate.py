@@ -93,11 +93,11 @@ class BatchPlan:
     @cached_property
     def axes(self) -> dict[str, Axis]:
         """For each scalar, one axis with the thresholds of all families over it."""
-        found: dict[str, list[Axis]] = {}
+        by_scalar: dict[str, list[Axis]] = {}
         for family in self.families:
             if family.axis is not None:
-                found.setdefault(family.axis.scalar.sql, []).append(family.axis)
-        return {sql: Axis.merged(axes) for sql, axes in found.items()}
+                by_scalar.setdefault(family.axis.scalar.sql, []).append(family.axis)
+        return {sql: Axis.merged(axes) for sql, axes in by_scalar.items()}
 
     def latest_closed(self, clock: Clock) -> int | None:
         """A time of a clock above which no row can be late; None if nothing is closed."""
@@ -176,13 +176,13 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
     """Fold the rows into the slices of every family, and return which rows some query wants."""
     wanted = np.zeros(len(accepted), bool)
     inputs: dict[int, _SharedInput] = {}  # by the id of their rows
-    found: dict[Layout, list[pa.Table]] = {}
+    by_layout: dict[Layout, list[pa.Table]] = {}
     for family, at, tuples in _tuples(rows, plan, accepted):
         if plan.writes_shards(family, tuples.group_count):
             outcome.shards.append((family, gathered(family, tuples)))
         else:
             for layout, table in fold(family, tuples, plan.limits):
-                found.setdefault(layout, []).append(table)
+                by_layout.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
         if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
@@ -197,7 +197,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         if shared.cells is not None:
             outcome.lifted += int(shared.cells.rows[shared.matched].sum())
         wanted[shared.wanted_rows] = True
-    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in found.items()}
+    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in by_layout.items()}
     return wanted
 
 
@@ -233,13 +233,13 @@ class _SharedInput:
 
 def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
     """Which tuples lie in a window of a member that wants them, for windows with gaps between them."""
-    found = np.zeros(len(tuples), bool)
+    in_some = np.zeros(len(tuples), bool)
     for i, specs in enumerate(family.gaps or ()):
         inside = np.zeros(len(tuples), bool)
         for spec in specs:
             inside |= windows.in_some_window(spec, tuples.times)
-        found |= inside & wanted_by(tuples, i)
-    return found
+        in_some |= inside & wanted_by(tuples, i)
+    return in_some
 
 
 def late_rows(table: pa.Table, plan: BatchPlan) -> Mask:

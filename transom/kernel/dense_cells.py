@@ -52,16 +52,16 @@ class Pieces:
 class Block:
     """Some members, with the fragments and slices that they distinguish: coarser ones than the family's.
 
-    `fragment_of` and `slice_of` translate fragments and slices of the family; None: they are the same. `own`
-    are the slices of the members, as numbers among those of all members. `begins` is the first of the block's
-    slices in each, and `which` its member, as a place in `parts.members`.
+    `fragment_of` and `slice_of` translate fragments and slices of the family; None: they are the same.
+    `slice_numbers` are the slices of the members, as numbers among those of all members. `begins` is the first
+    of the block's slices in each, and `which` its member, as a place in `parts.members`.
     """
 
     fragments: int
     ordered: int
     slices: int
     parts: Pieces
-    own: Numbers
+    slice_numbers: Numbers
     begins: Numbers
     which: Numbers
     fragment_of: Numbers | None = None
@@ -126,7 +126,7 @@ def _dense(
             codes = codes * groups + tuples.groups.codes
         shape = block.fragments, block.slices, groups
         arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
-        places = [_gathered(arrays, one, codes, int(np.prod(shape))) for one in lifted]
+        places = [_gathered(arrays, slot_numbers, codes, int(np.prod(shape))) for slot_numbers in lifted]
         summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
         yield from _sheet_rows(family, tuples, cut, block, summed, lifted, places)
 
@@ -138,8 +138,9 @@ def _blocks(tuples: FamilyTuples, cut: Slices, members: int, size: int, short: i
     fragments = tuples.fragments
     if size >= members:
         parts = pieces(fragments.ranges, fragments.ordered, short)
-        own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-        yield Block(fragments.count, fragments.ordered, cut.fine, parts, own, cut.firsts[own], which)
+        slice_numbers, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+        begins = cut.firsts[slice_numbers]
+        yield Block(fragments.count, fragments.ordered, cut.fine, parts, slice_numbers, begins, which)
         return
     first = np.full(members, fragments.count)
     np.minimum.at(first, fragments.ranges.owners, fragments.ranges.starts)
@@ -161,11 +162,13 @@ def _block(ranges: Ranges, count: int, ordered: int, cut: Slices, short: int) ->
     )
     in_order = int(np.searchsorted(borders, ordered))
     parts = pieces(coarse, in_order, short)
-    own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-    edges = sorted_distinct(cut.firsts[own])  # begins with 0
+    slice_numbers, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+    edges = sorted_distinct(cut.firsts[slice_numbers])  # begins with 0
     slice_of = np.searchsorted(edges, np.arange(cut.fine), side="right") - 1
-    begins = np.searchsorted(edges, cut.firsts[own])
-    return Block(len(borders), in_order, len(edges), parts, own, begins, which, fragment_of, slice_of)
+    begins = np.searchsorted(edges, cut.firsts[slice_numbers])
+    return Block(
+        len(borders), in_order, len(edges), parts, slice_numbers, begins, which, fragment_of, slice_of
+    )
 
 
 def pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
@@ -270,7 +273,7 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
             rows = ufunc.reduceat(rows, parts.firsts, axis=0)
     members, slices, groups = rows.shape
     flat = rows.reshape(members * slices, groups)
-    if len(block.own) == len(flat):
+    if len(block.slice_numbers) == len(flat):
         return flat
     starts = block.which * slices + block.begins
     return (
@@ -303,13 +306,13 @@ def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
     For each number it steps through all rows of memory, so that long rows are added one by one instead.
     """
     if not len(cube) or cube[0].size < LONG:
-        found: np.ndarray = ufunc.accumulate(cube, axis=0)
-        return found
-    found = np.empty(cube.shape, cube.dtype)
-    found[0] = cube[0]
+        running: np.ndarray = ufunc.accumulate(cube, axis=0)
+        return running
+    running = np.empty(cube.shape, cube.dtype)
+    running[0] = cube[0]
     for i in range(1, len(cube)):
-        ufunc(found[i - 1], cube[i], out=found[i])
-    return found
+        ufunc(running[i - 1], cube[i], out=running[i])
+    return running
 
 
 def _sheet_rows(
@@ -329,7 +332,7 @@ def _sheet_rows(
         if len(family.by_layout) > 1:
             mine = np.isin(owners, chosen)
             picked, of, group_of = at[mine], owners[mine], groups[mine]
-        columns = leading_columns(family, tuples, cut, of, block.own[picked], group_of)
+        columns = leading_columns(family, tuples, cut, of, block.slice_numbers[picked], group_of)
         columns.append(pa.array(summed[0][picked, group_of]))
         for slot in slots:
             place, counted = places[slot]

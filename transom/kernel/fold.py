@@ -64,7 +64,7 @@ def _sparse(
     for start, stop in _batches(stops - starts, fragments.ranges.owners, most_pairs):
         at, which = expand_runs(starts[start:stop], stops[start:stop])
         owners = fragments.ranges.owners[start:stop][which]
-        own = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
+        slice_numbers = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
         for layout, chosen, slots in family.by_layout:
             mine = slice(None) if len(family.by_layout) == 1 else np.isin(owners, chosen)
             yield (
@@ -75,7 +75,7 @@ def _sparse(
                     cut,
                     layout,
                     owners[mine],
-                    own[mine],
+                    slice_numbers[mine],
                     groups[at[mine]],
                     at[mine],
                     rows,
@@ -105,7 +105,7 @@ def _combined(
     cut: Slices,
     layout: Layout,
     owners: Numbers,
-    own: Numbers,
+    slice_numbers: Numbers,
     groups: Numbers,
     cells: Numbers,
     rows: Numbers,
@@ -113,13 +113,17 @@ def _combined(
 ) -> pa.Table:
     if not len(cells):
         return layout.schema.empty_table()
-    found = group([own, groups], len(cells))
-    firsts = found.firsts
-    columns = leading_columns(family, tuples, cut, owners[firsts], own[firsts], groups[firsts])
-    columns.append(pa.array(np.bincount(found.codes, rows[cells], found.count).astype(np.int64)))
+    rows_of_sheet = group([slice_numbers, groups], len(cells))
+    firsts = rows_of_sheet.firsts
+    columns = leading_columns(family, tuples, cut, owners[firsts], slice_numbers[firsts], groups[firsts])
+    columns.append(
+        pa.array(np.bincount(rows_of_sheet.codes, rows[cells], rows_of_sheet.count).astype(np.int64))
+    )
     at = pa.array(cells)
     for accumulator, state in zip(layout.accumulators, states, strict=True):
-        columns += accumulator.combine([part.take(at) for part in state], found.codes, found.count)
+        columns += accumulator.combine(
+            [part.take(at) for part in state], rows_of_sheet.codes, rows_of_sheet.count
+        )
     return pa.Table.from_arrays(columns, schema=layout.schema)
 
 

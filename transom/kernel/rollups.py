@@ -65,18 +65,22 @@ def _cells(
     at, times = rows.chosen(families[0], clock, accepted)
     slots = {slot.id: slot for family in families for slot in family.slots}
     least = _tuples_per_cell(slots.values(), limits)
-    found = _grouped(rows, families, clock, at, times, least, limits.cell_sample) if len(at) else None
-    if found is None:
+    grouped = _grouped(rows, families, clock, at, times, least, limits.cell_sample) if len(at) else None
+    if grouped is None:
         return None
     cache_key = selection_key(families[0], clock)
     states = {
         key: lift_where_numeric(
-            slot.accumulator, rows.values(slot, at, cache_key), rows.shown(slot, at), found.codes, found.count
+            slot.accumulator,
+            rows.values(slot, at, cache_key),
+            rows.shown(slot, at),
+            grouped.codes,
+            grouped.count,
         )
         for key, slot in slots.items()
     }
-    counts = np.bincount(found.codes, minlength=found.count)
-    return RollUpCells(at[found.firsts], times[found.firsts], at, found.codes, counts, states)
+    counts = np.bincount(grouped.codes, minlength=grouped.count)
+    return RollUpCells(at[grouped.firsts], times[grouped.firsts], at, grouped.codes, counts, states)
 
 
 def _tuples_per_cell(slots: Iterable[Slot], limits: Limits) -> int:

@@ -127,13 +127,18 @@ def wanted_by(tuples: FamilyTuples, member: int) -> Mask:
 
 
 def leading_columns(
-    family: Family, tuples: FamilyTuples, cut: Slices, owners: Numbers, own: Numbers, groups: Numbers
+    family: Family,
+    tuples: FamilyTuples,
+    cut: Slices,
+    owners: Numbers,
+    slice_numbers: Numbers,
+    groups: Numbers,
 ) -> list[pa.Array]:
     """The first columns of a sheet (selection, slice, stop, keys) for some members, slices and groups."""
     keys = pa.array(groups)
     return [
         pa.array(family.ids[owners]),
-        pa.array(cut.starts[own]),
-        pa.array(cut.stops[own]),
+        pa.array(cut.starts[slice_numbers]),
+        pa.array(cut.stops[slice_numbers]),
         *(key.take(keys) for key in tuples.keys),
     ]

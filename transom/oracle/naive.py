@@ -95,13 +95,13 @@ class OracleStream:
 
     def closings(self, clock: Clock) -> list[Punctuation]:
         """What is closed on a clock: its punctuations, and its watermark as another one."""
-        found = [each for each in self.punctuations if each.clock == clock]
+        punctuations = [each for each in self.punctuations if each.clock == clock]
         if clock.kind is ClockKind.ROWS:
-            return [*found, Punctuation(clock, until=len(self.accepted))]
+            return [*punctuations, Punctuation(clock, until=len(self.accepted))]
         slack, values = self.rules.slack_of(clock), self.values(clock)
         if slack is None or not values:
-            return found
-        return [*found, Punctuation(clock, until=max(values) - slack)]
+            return punctuations
+        return [*punctuations, Punctuation(clock, until=max(values) - slack)]
 
 
 def clock_value(clock: Clock, row: Row, number: int) -> int | None:
@@ -264,12 +264,12 @@ class Oracle:
         """The results so far of the open windows that prods ask for."""
         query = live.query
         closings = self.streams[query.stream].closings(query.clock)
-        asked = [
+        wanted = [
             cell
             for cell in live.cells.values()
             if is_prodded(query, cell.window, cell.group, prods, closings)
         ]
-        return self.report(live, asked, batch_id)
+        return self.report(live, wanted, batch_id)
 
     def look_up(self, batch_id: int, name: str, length: int) -> LookupAnswer:
         """The answer of an on-demand query now, for the window of a length that ends at the newest row."""
@@ -284,11 +284,11 @@ class Oracle:
         return LookupAnswer(batch_id, name, length, window, rows, whole, complete)
 
     def lookup_results(
-        self, live: LiveQuery, window: Window, kept: Sequence[KeptRow], batch_id: int
+        self, live: LiveQuery, window: Window, rows_kept: Sequence[KeptRow], batch_id: int
     ) -> list[Row]:
         """The results for a window of a lookup, from the rows that lie in it."""
         cells: dict[Hashable, Cell] = {}
-        for each in kept:
+        for each in rows_kept:
             if window[0] <= each.value < window[1]:
                 cell = cells.setdefault(sameness(each.group), Cell(window, each.group))
                 cell.rows.append(each.values)

@@ -103,14 +103,14 @@ def _representation(batch: DataBatch, column: str) -> Representation | None:
     return None if known is None or known.high is None else known.flat()
 
 
-def estimate_task(known: Representation) -> Task:
+def estimate_task(summary: Representation) -> Task:
     """A task that adds what is known of values to how often they occur."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for table in in_large_tables(batches):
             keys = table["key"].to_numpy().view("uint64")
-            buckets = bucket_of(known.shape, keys, as_numbers(table[NUMBER]))
-            counts = table["rows"].to_numpy() + known.total(keys, buckets)
+            buckets = bucket_of(summary.shape, keys, as_numbers(table[NUMBER]))
+            counts = table["rows"].to_numpy() + summary.total(keys, buckets)
             columns = [table["key"].combine_chunks(), pa.array(counts)]
             yield pa.RecordBatch.from_arrays(columns, ["key", "count"])
 
@@ -125,7 +125,7 @@ def number_sql(column: str) -> str:
     return f"coalesce(nanvl(CAST({quoted(column)} AS DOUBLE), 0D), 0D)"
 
 
-def promise_sql(promise: Promise, known: Callable[[EstimatedCount | Column], str]) -> str:
+def promise_sql(promise: Promise, leaf_sql: Callable[[EstimatedCount | Column], str]) -> str:
     """What a row promises, as an expression that is evaluated with ANSI mode off.
 
     >>> twice = Arithmetic("*", Number(2.0), EstimatedCount("store1", "item"))
@@ -136,20 +136,20 @@ def promise_sql(promise: Promise, known: Callable[[EstimatedCount | Column], str
         case Number(value):
             return f"{value!r}D"
         case Arithmetic(op, left, right):
-            shown = f"({promise_sql(left, known)} {op} {promise_sql(right, known)})"
+            shown = f"({promise_sql(left, leaf_sql)} {op} {promise_sql(right, leaf_sql)})"
             return f"coalesce({shown}, 0D)" if op == "/" else shown  # by zero it is null
-    return known(promise)
+    return leaf_sql(promise)
 
 
 def _score(
-    clause: OverloadPreference, known: Callable[[EstimatedCount | Column], str], run: IngestRun
+    clause: OverloadPreference, leaf_sql: Callable[[EstimatedCount | Column], str], run: IngestRun
 ) -> str:
     """A number by which rows are kept, the lowest first.
 
     A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones
     are then a sample in which each row has a chance in proportion to what it promises.
     """
-    promise = f"nanvl({promise_sql(clause.promise, known)}, 0D)"
+    promise = f"nanvl({promise_sql(clause.promise, leaf_sql)}, 0D)"
     if clause.order != "weighted":
         return promise if clause.order == "asc" else f"- {promise}"
     hashed = f"shiftrightunsigned(xxhash64({run.time}, {BUCKET}, {TIMED}), 11)"

@@ -67,11 +67,11 @@ class Sideline:
         """Continue from a checkpoint, and delete files that the last engine did not get to delete."""
         self.paces = {name: [(rows, seconds) for rows, seconds in own] for name, own in paces.items()}
         for name in self.store.list("sidelined"):
-            kept = {chunk.name for chunk in state.stream(name).sidelined}
+            still_sidelined = {chunk.name for chunk in state.stream(name).sidelined}
             for batch_id in self.store.list(f"sidelined/{name}"):
                 directory = f"sidelined/{name}/{batch_id}"
                 found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
-                for stray in found - kept if found & kept else [directory]:
+                for stray in found - still_sidelined if found & still_sidelined else [directory]:
                     self.store.delete(stray)
 
     # --- when a batch begins ---
@@ -87,16 +87,16 @@ class Sideline:
         later = [s for s in dict.fromkeys(ended) if s not in now]
         if stream is None:
             return BatchBinding(now, later)
-        known, budget = state.stream(stream.name), self.budget(stream)
+        stream_state, budget = state.stream(stream.name), self.budget(stream)
         if name in now:
-            chunks, budget = known.sidelined, None
+            chunks, budget = stream_state.sidelined, None
         elif is_new:
             overload = stream.rules.overload
             chunks = chunks_to_resume(
-                known.sidelined, known.credit, overload.share if overload is not None else 1
+                stream_state.sidelined, stream_state.credit, overload.share if overload is not None else 1
             )
         else:
-            chunks = chunks_without_new_rows(known.sidelined, budget)
+            chunks = chunks_without_new_rows(stream_state.sidelined, budget)
         return BatchBinding(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
@@ -139,8 +139,8 @@ class Sideline:
         """The rows of a batch without new ones."""
         return self._read(self._resumed_chunks(intent, state.stream(stream.name)), stream)
 
-    def _resumed_chunks(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
-        return tuple(chunk for chunk in known.sidelined if chunk.name in intent.sidelined)
+    def _resumed_chunks(self, intent: BatchIntent, stream_state: StreamState) -> tuple[SidelinedChunk, ...]:
+        return tuple(chunk for chunk in stream_state.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
         frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])

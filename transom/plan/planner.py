@@ -133,42 +133,44 @@ class Planner:
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         last = self._streams.setdefault(queries[0].query.stream, _Planned())
-        own = [state.queries[query.name] for query in queries]
-        forced = [one.forced for one in own]
-        homes = [one.homes[0] for one in own]
+        query_states = [state.queries[query.name] for query in queries]
+        forced = [each.forced for each in query_states]
+        homes = [each.homes[0] for each in query_states]
         states = [state.selections[home] for home in homes]
-        slots = [one.slots for one in states]
+        slots = [each.slots for each in states]
         members = list(queries)
         same_queries = _same(members, last.queries)
         if same_queries and homes == last.homes and slots == last.slots:
-            found = last.selections
+            planned_selections = last.selections
         else:
-            found = selections(state, queries, last.memory.selections)
+            planned_selections = selections(state, queries, last.memory.selections)
             last.homes, last.slots = homes, slots
         apart = frozenset(
             home
-            for home, one in zip(homes, states, strict=True)
-            if one.alone_until and one.alone_until > state.batch_id
+            for home, each in zip(homes, states, strict=True)
+            if each.alone_until and each.alone_until > state.batch_id
         )
-        if last.plan is None or not _same(found, last.selections) or apart != last.apart:
-            self._decide(state, last, found)
+        if last.plan is None or not _same(planned_selections, last.selections) or apart != last.apart:
+            self._decide(state, last, planned_selections)
             last.apart = apart
         elif forced == last.forced and same_queries:
             return last.plan
         if forced != last.forced or not same_queries:
             last.forced, last.queries, last.interests = forced, members, interests_of(state, queries)
-        last.plan = SharedPlan(tuple(found), last.families, last.interests)
+        last.plan = SharedPlan(tuple(planned_selections), last.families, last.interests)
         return last.plan
 
-    def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
-        context = PlanContext(state, state, self.strategy, selections=found, memory=last.memory)
-        last.families, last.selections = self._run(context).families, found
+    def _decide(self, state: State, last: _Planned, new_selections: list[Selection]) -> None:
+        context = PlanContext(state, state, self.strategy, selections=new_selections, memory=last.memory)
+        last.families, last.selections = self._run(context).families, new_selections
         memory = last.memory
-        memory.selections = {one.id: memory.selections[one.id] for one in found}
-        memory.forget_departed(len(found))
+        memory.selections = {selection.id: memory.selections[selection.id] for selection in new_selections}
+        memory.forget_departed(len(new_selections))
         if not memory.selections:
             last.selections, last.homes = [], []
-        self._log.prune(found[0].clock.stream, {f"selection {one.id}" for one in found})
+        self._log.prune(
+            new_selections[0].clock.stream, {f"selection {selection.id}" for selection in new_selections}
+        )
 
     # --- when they are aggregated ---
 
@@ -232,19 +234,19 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)
-    known: dict[str, Predicate] = {}
-    found = []
+    conjuncts: dict[str, Predicate] = {}
+    interests = []
     for members in alike.values():
         first = members[0]
         windows = dict.fromkeys((q.query.window, state.queries[q.name].forced) for q in members)
-        found.append(
+        interests.append(
             Interest(
                 first.query.clock,
-                tuple(known.setdefault(predicate_text(part), part) for part in first.conjuncts),
+                tuple(conjuncts.setdefault(predicate_text(part), part) for part in first.conjuncts),
                 tuple(key.scalar for key in first.query.keys),
                 first.key_columns or NONE,
                 first.pinned or NONE,
                 tuple(windows),
             )
         )
-    return tuple(found)
+    return tuple(interests)

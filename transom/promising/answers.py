@@ -59,7 +59,7 @@ def answer_query(
     query: PreferenceQuery,
     probes: Sequence[Probe],
     table: pa.Table | None,
-    known: PromisingState,
+    promising_state: PromisingState,
     moment: Moment,
     scalars: Scalars,
 ) -> QueryAnswer:
@@ -71,8 +71,10 @@ def answer_query(
     skipped, left = zip(*(probe.not_probed() for probe in probes), strict=True)
     coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
     if query.figures:
-        own = known.queries[probes[0].name]
-        selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
+        own = promising_state.queries[probes[0].name]
+        selected = _selected(
+            query, table, own, promising_state.summaries[query.sides[0].summary].representation
+        )
         if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
         return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
@@ -113,10 +115,10 @@ def _presented(
 
 
 def _selected(
-    query: PreferenceQuery, table: pa.Table | None, own: PreferenceState, summary: Representation
+    query: PreferenceQuery, table: pa.Table | None, query_state: PreferenceState, summary: Representation
 ) -> pa.Table | None:
     """The tuples that an aggregate selected, now and before, that are still in its window."""
-    selected = own.selected
+    selected = query_state.selected
     if table is not None:
         columns = {"time": table["0time"]}
         for i, figure in enumerate(query.figures):

@@ -283,7 +283,7 @@ class _Insertion:
 
     def _coarser(self) -> list[Zone]:
         """The zones of G2 and up that have tuples, oldest first, cut off where a finer granularity begins."""
-        found: list[Zone] = []
+        coarser: list[Zone] = []
         upper = self._g1[0].since
         for i, (length, back) in enumerate(zip(self._reach.lengths, self._reach.backs, strict=True), 2):
             zones = [
@@ -297,5 +297,5 @@ class _Insertion:
                 for start in sorted(start for number, start in self._coarse if number == i)
                 if back <= start < upper
             ]
-            found, upper = zones + found, back
-        return found
+            coarser, upper = zones + coarser, back
+        return coarser

@@ -40,20 +40,20 @@ def lower_by_shape(
         alike.setdefault((asking[number].shape, places[number]), []).append(i)
     for members in alike.values():
         if len(alike) == 1:
-            rows, own = closed, which
+            rows, members_of_rows = closed, which
         else:
             chosen = np.flatnonzero(np.isin(which, members))
-            rows, own = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
+            rows, members_of_rows = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
-        order = np.argsort(own, kind="stable")
+        order = np.argsort(members_of_rows, kind="stable")
         table = lower_windows(
-            layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]]
+            layout, rows.take(pa.array(order)), queries, members_of_rows[order], places[present[members[0]]]
         )
         names = [query.name for query in queries]
-        came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
+        came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
             queries,
-            own[order],
+            members_of_rows[order],
             table,
             [unseen(name) for name in names],
             [name in partial for name in names],

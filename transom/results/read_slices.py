@@ -108,12 +108,12 @@ class Reading:
 
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
-        found: dict[int, Places] = {}
-        known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        places: dict[int, Places] = {}
+        shared_places: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
         for i in closing:
             query, kept = readers[i].query, self.selections[readers[i].home].slots
             alike = query.slot_ids, kept
-            if alike not in known:
-                known[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
-            found[i] = known[alike]
-        return found
+            if alike not in shared_places:
+                shared_places[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
+            places[i] = shared_places[alike]
+        return places

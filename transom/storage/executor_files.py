@@ -60,12 +60,12 @@ class ExecutorFiles:
 
     def forget(self, before: Iterable[ShardRef], after: Sequence[ShardRef], batch_id: int) -> None:
         """Delete the files that a state had and the next one, which batch `batch_id` committed, has not."""
-        kept = {ref.name for ref in after}
-        directories = {_parent(name) for name in kept}
+        names_kept = {ref.name for ref in after}
+        directories = {_parent(name) for name in names_kept}
         old = {directory_of(batch_id)}
         for ref in before:
             old.add(_parent(ref.name))
-            if ref.name not in kept and _parent(ref.name) in directories:
+            if ref.name not in names_kept and _parent(ref.name) in directories:
                 for file in ref.files:
                     self.store.delete(file)
         for directory in old - directories:

@@ -206,14 +206,14 @@ def _boolean(value: str) -> bool:
     return value.casefold() == "true"
 
 
-def _wider(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
+def _wider(left: pa.DataType | None, right: pa.DataType) -> pa.DataType:
     """The type that holds the values of two."""
-    if one is None or pa.types.is_null(one) or one == other:
-        return other
-    if pa.types.is_null(other):
-        return one
-    if {one, other} == {pa.int64(), pa.float64()}:
+    if left is None or pa.types.is_null(left) or left == right:
+        return right
+    if pa.types.is_null(right):
+        return left
+    if {left, right} == {pa.int64(), pa.float64()}:
         return pa.float64()
-    if {one, other} == {pa.date32(), pa.timestamp("us", tz="UTC")}:
+    if {left, right} == {pa.date32(), pa.timestamp("us", tz="UTC")}:
         return pa.timestamp("us", tz="UTC")
     return pa.string()

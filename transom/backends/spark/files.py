@@ -160,13 +160,13 @@ def list_hadoop_files(spark: SparkSession, path: str) -> list[File]:
     try:
         system = target.getFileSystem(conf)
         exact = system.exists(target)  # before globs: a name may contain a bracket
-        found = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
+        statuses = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
     except Exception as error:
         raise SettingError(f"can't list {path}: {_first_line(error)}") from error
-    if not found:
+    if not statuses:
         raise SettingError(f"no such file or directory: {path}")
     files: dict[str, File] = {}
-    for status in found:
+    for status in statuses:
         inside = list(system.listStatus(status.getPath())) if status.isDirectory() else [status]
         for entry in inside:
             name = entry.getPath().getName()

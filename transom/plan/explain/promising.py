@@ -87,40 +87,42 @@ def summary_plans(
     state: PromisingState,
 ) -> Iterator[SummaryPlan]:
     """Summaries as they are, or will be with the next batch."""
-    for name, asked in summaries.items():
-        own = state.summaries.get(name)
-        shape = asked if own is None else own.representation.shape
-        led = (query for query, one in preference_queries.items() if name in (s.summary for s in one.sides))
+    for name, summary in summaries.items():
+        summary_state = state.summaries.get(name)
+        shape = summary if summary_state is None else summary_state.representation.shape
+        led = (
+            query for query, reader in preference_queries.items() if name in (s.summary for s in reader.sides)
+        )
         counting = (
             query
-            for query, one in queries.items()
-            if one.overload is not None and counts(one.overload.promise, asked.stream, asked.column)
+            for query, reader in queries.items()
+            if reader.overload is not None and counts(reader.overload.promise, summary.stream, summary.column)
         )
         yield SummaryPlan(
             name,
-            asked.stream,
-            asked.column,
+            summary.stream,
+            summary.column,
             shape.structure,
-            asked.structure == "auto" and own is not None,
+            summary.structure == "auto" and summary_state is not None,
             shape.buckets if shape.structure not in ("none", "time") else 1,
             "exact histograms"
             if shape.kind == "histogram"
             else f"count sketches of {shape.rows} by {shape.width}",
-            _time(asked.reach),
-            tuple(_granularities(shape, own)),
-            0 if own is None else len(own.representation.zones().since),
-            0 if own is None else int(own.representation.zones().counts.sum()),
-            0 if own is None else own.representation.nbytes,
-            0 if own is None else own.came,
-            0 if own is None else own.late,
-            "executors" if own is not None and own.files else "driver",
-            own is None,
+            _time(summary.reach),
+            tuple(_granularities(shape, summary_state)),
+            0 if summary_state is None else len(summary_state.representation.zones().since),
+            0 if summary_state is None else int(summary_state.representation.zones().counts.sum()),
+            0 if summary_state is None else summary_state.representation.nbytes,
+            0 if summary_state is None else summary_state.came,
+            0 if summary_state is None else summary_state.late,
+            "executors" if summary_state is not None and summary_state.files else "driver",
+            summary_state is None,
             (*led, *counting),
         )
 
 
-def _granularities(shape: Summary, own: SummaryState | None) -> Iterator[GranularityPlan]:
-    zones = None if own is None else own.representation.zones()
+def _granularities(shape: Summary, summary_state: SummaryState | None) -> Iterator[GranularityPlan]:
+    zones = None if summary_state is None else summary_state.representation.zones()
     for number in range(1, shape.depth + 1):
         covers = shape.granularity * shape.rate ** (number - 1)
         mine = None if zones is None else zones.granularity == number
@@ -138,9 +140,9 @@ def preference_plans(
 ) -> Iterator[PreferencePlan]:
     """Queries with a preference; those `again` take the place of others that are about to leave."""
     for name, query in preference_queries.items():
-        own = None if name in again else state.queries.get(name)
-        pending = () if own is None else own.pending
-        done = (own or PreferenceState(())).coverage
+        query_state = None if name in again else state.queries.get(name)
+        pending = () if query_state is None else query_state.pending
+        done = (query_state or PreferenceState(())).coverage
         yield PreferencePlan(
             name,
             "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
@@ -151,7 +153,7 @@ def preference_plans(
             _budget(query.preference),
             tuple(map(_side, query.sides)),
             query.rest,
-            own is None,
+            query_state is None,
             sum(map(len, pending)),
             sum(int(regions.left.sum()) for regions in pending),
             done.probes,

@@ -44,13 +44,13 @@ def _summary(summary: SummaryPlan, detail: Detail) -> Iterator[str]:
     cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
     if summary.structure != "none":
         yield f"  {cells}counted by {summary.counts}"
-    told = ", ".join(
-        f"{one.covers} ({counted(one.zones, 'zone')}, {counted(one.tuples, 'tuple')})"
+    granularities = ", ".join(
+        f"{granularity.covers} ({counted(granularity.zones, 'zone')}, {counted(granularity.tuples, 'tuple')})"
         if summary.came
-        else one.covers
-        for one in summary.granularities
+        else granularity.covers
+        for granularity in summary.granularities
     )
-    yield f"  granularities: {told}; tuples are kept for {summary.reach}"
+    yield f"  granularities: {granularities}; tuples are kept for {summary.reach}"
     yield f"  {_holding(summary)}"
     if summary.readers:
         yield f"  leads {name_list(summary.readers, detail.names)}"

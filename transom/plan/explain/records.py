@@ -22,7 +22,7 @@ class SlotReader:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptSlot:
     """What is kept of each slice and group, and the queries that read it."""
 
     slot: str
@@ -97,7 +97,7 @@ class SelectionPlan:
     apart: bool
     windows: int
     slicing: Slicing
-    keeps: tuple[Kept, ...] | None
+    keeps: tuple[KeptSlot, ...] | None
     holds: Holding
     queries: tuple[QueryPlan, ...]
 

@@ -80,14 +80,14 @@ class _Describing:
     def _asked(self) -> dict[str, tuple[Answered, ...]]:
         """What answers each query; found once for queries that ask alike."""
         alike: dict[object, tuple[Answered, ...]] = {}
-        found = {}
+        answers = {}
         for query in self.queries:
             calls = tuple(map(call_text, query.query.calls))
             kind = query.using, query.slot_ids, query.reads, calls
             if kind not in alike:
                 alike[kind] = tuple(self._answers(query, stores_read_by(query)))
-            found[query.name] = alike[kind]
-        return found
+            answers[query.name] = alike[kind]
+        return answers
 
     def _answers(self, query: CompiledQuery, query_stores: QueryStores) -> Iterator[Answered]:
         for i, (call, slots) in enumerate(zip(query.query.calls, query.reads, strict=True)):
@@ -115,22 +115,22 @@ class _Describing:
         return "buckets"
 
     def _store(self, key: str, spec: StoreSpec) -> StorePlan:
-        known, number = self.joined.stores[key], self._numbers[spec.id]
-        since, clock = _complete_since(known), self.planned.clock
-        runs = known.tiers.runs
+        store, number = self.joined.stores[key], self._numbers[spec.id]
+        since, clock = _complete_since(store), self.planned.clock
+        runs = store.tiers.runs
         return StorePlan(
             number,
             "groups" if spec.keeps_times else _KINDS.get(type(spec.structure), "values"),
             keeps_text(self.planned, spec),
             tuple(self._readers(number, spec)),
-            "executors" if known.on_executors else "driver",
-            known.tiers.entries + sum(ref.rows for ref in known.refs),
-            known.tiers.nbytes + sum(ref.bytes for ref in known.refs),
-            len(runs) + sum(len(ref.parts) for ref in known.refs),
-            None if known.on_executors else max((run.groups for run in runs), default=0),
-            known.tuples,
-            key not in self.state.stores or known.unseen is None,
-            None if known.floor == LOWEST else known.floor,
+            "executors" if store.on_executors else "driver",
+            store.tiers.entries + sum(ref.rows for ref in store.refs),
+            store.tiers.nbytes + sum(ref.bytes for ref in store.refs),
+            len(runs) + sum(len(ref.parts) for ref in store.refs),
+            None if store.on_executors else max((run.groups for run in runs), default=0),
+            store.tuples,
+            key not in self.state.stores or store.unseen is None,
+            None if store.floor == LOWEST else store.floor,
             since,
             None if since is None else instant(since, clock),
         )
@@ -206,15 +206,15 @@ def structure_text(using: Using, kind: ClockKind) -> str:
     """
     if using.structure != "timegram":
         return using.structure
-    said = []
+    arguments = []
     if using.within is None and using.bounds:
-        said.append(f"BOUNDS {', '.join(map(_number, using.bounds))}")
+        arguments.append(f"BOUNDS {', '.join(map(_number, using.bounds))}")
     elif using.within is None:
         between = "" if using.between is None else f" BETWEEN {' AND '.join(map(_number, using.between))}"
-        said.append(f"{using.buckets}{between}")
+        arguments.append(f"{using.buckets}{between}")
     if using.slice is not None:
-        said.append(f"SLICE '{length_text(using.slice, kind)}'")
-    shown = f"timegram({', '.join(said)})" if said else "timegram"
+        arguments.append(f"SLICE '{length_text(using.slice, kind)}'")
+    shown = f"timegram({', '.join(arguments)})" if arguments else "timegram"
     return shown if using.within is None else f"{shown} within {using.within * 100:g}%"
 
 

@@ -29,11 +29,11 @@ def families(context: PlanContext) -> Decision | None:
 
 
 def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
-    found = [
+    numbered = [
         (number, _choice(stream, number, family, strategy, apart))
         for number, family in zip(family_numbers(families), families, strict=True)
     ]
-    return [choice for _, choice in sorted(found, key=lambda one: one[0])]
+    return [choice for _, choice in sorted(numbered, key=lambda one: one[0])]
 
 
 def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart: set[int]) -> Choice:

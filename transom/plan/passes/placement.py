@@ -78,12 +78,12 @@ def _placed(
 
 def _on_executors(state: State, queries: Mapping[str, CompiledQuery]) -> set[Group]:
     """The groups whose slices are on the executors."""
-    if not any(own.on_executors for own in state.selections.values()):
+    if not any(query_state.on_executors for query_state in state.selections.values()):
         return set()
     return {
         placement_group(queries[name])
-        for name, own in state.queries.items()
-        if name in queries and state.selections[own.homes[0]].on_executors
+        for name, query_state in state.queries.items()
+        if name in queries and state.selections[query_state.homes[0]].on_executors
     }
 
 

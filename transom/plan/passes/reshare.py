@@ -1,4 +1,4 @@
-"""Re-sharing: queries move between shared and unshared slices while they run, as the rate of their tuples says.
+"""Re-sharing: queries move between shared and unshared slices while they run, as the rate of their tuples changes.
 
 Queries that move add to a new selection and continue to read the one that they leave: their slices lie in
 both. All queries of a selection move together, so that no query adds to a selection that another left.
@@ -38,16 +38,18 @@ def reshare(context: PlanContext) -> Decision | None:
     state = _tidied(state, queries)
     if state is context.state and not weighed:
         return None
-    choices = LazyChoices(lambda: [one.choice() for one in weighed])
+    choices = LazyChoices(lambda: [costs.choice() for costs in weighed])
     stream = queries[0].query.stream
     return Decision(NAME, choices, replaces=stream, state=state)
 
 
 def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
-    """Not naive queries, nor slices on the executors, nor before it is determined what the queries missed."""
-    own = [state.queries[query.name] for query in members]
-    is_known = not any(query.naive for query in members) and all(one.unseen is not None for one in own)
-    return is_known and not any(state.selections[home].on_executors for one in own for home in one.homes)
+    """Whether queries can move: they are not naive, their slices are on the driver, and what they missed is known."""
+    query_states = [state.queries[query.name] for query in members]
+    if any(query.naive for query in members) or any(each.unseen is None for each in query_states):
+        return False
+    homes = {home for each in query_states for home in each.homes}
+    return not any(state.selections[home].on_executors for home in homes)
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,8 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
-        known = slots.get(names[query.name], {})
-        slots[names[query.name]] = slots_to_keep((*known.values(), *query.slots))
+        slots_so_far = slots.get(names[query.name], {})
+        slots[names[query.name]] = slots_to_keep((*slots_so_far.values(), *query.slots))
     for query in members:
         name = names[query.name]
         if name not in opened:
@@ -134,8 +136,8 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
             selections[last_selection] = SelectionState(
                 name, layout.id, tuple(slots[name]), floor, group_types=layout.group_types
             )
-        own = queries[query.name]
-        queries[query.name] = replace(own, homes=(opened[name], *own.homes))
+        query_state = queries[query.name]
+        queries[query.name] = replace(query_state, homes=(opened[name], *query_state.homes))
     return replace(state, queries=queries, selections=selections, last_selection=last_selection)
 
 
@@ -149,6 +151,6 @@ def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
         first, *old = changed[name].homes
         left = [home for home in old if len(slices_held(state, home)[0])]
         changed[name] = replace(changed[name], homes=(first, *left))
-    used = {home for own in changed.values() for home in own.homes}
-    selections = {home: own for home, own in state.selections.items() if home in used}
+    used = {home for query_state in changed.values() for home in query_state.homes}
+    selections = {home: selection for home, selection in state.selections.items() if home in used}
     return replace(state, queries=changed, selections=selections)

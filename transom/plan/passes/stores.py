@@ -48,7 +48,7 @@ def open_stores(
     `results` are the streams that are made of other queries' results: what a new query has missed of them
     is determined with the next batch.
     """
-    found: dict[str, StoreState] = {}
+    stores: dict[str, StoreState] = {}
     for store_set in store_sets:
         of_results = store_set.clock.stream in results
         on_executors = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
@@ -56,9 +56,9 @@ def open_stores(
             key in state.stores and state.stores[key].on_executors for key in store_set.stores
         )
         for key in store_set.stores:
-            known = state.stores.get(key)
-            if known is None:
+            store = state.stores.get(key)
+            if store is None:
                 unseen = None if of_results else state.missed(store_set.clock)
-                known = StoreState(unseen=unseen, on_executors=on_executors)
-            found[key] = known
-    return state if found == state.stores else replace(state, stores=found)
+                store = StoreState(unseen=unseen, on_executors=on_executors)
+            stores[key] = store
+    return state if stores == state.stores else replace(state, stores=stores)

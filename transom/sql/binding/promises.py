@@ -63,16 +63,18 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
     return column
 
 
-def bound_promise(written: WrittenPromise, known: Callable[[Leaf], ResolvedColumn]) -> Promise:
+def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedColumn]) -> Promise:
     """A promise over the streams' own names, given the columns of its leaves."""
     match written:
         case Number():
             return written
         case Leaf():
-            column = known(written)
+            column = column_of(written)
             kind = EstimatedCount if written.counted else Column
             return kind(column.source.relation.name, column.name)
-    return Arithmetic(written.op, bound_promise(written.left, known), bound_promise(written.right, known))
+    return Arithmetic(
+        written.op, bound_promise(written.left, column_of), bound_promise(written.right, column_of)
+    )
 
 
 def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:

@@ -282,12 +282,12 @@ class SelectBinder:
         """The number of an aggregate call; equal calls have one number."""
         if id(node) not in self._numbers:
             draft = read_call(self.parsed, node)
-            known = self._calls.setdefault(self._identity(draft), len(self.drafts))
-            if known == len(self.drafts):
+            number = self._calls.setdefault(self._identity(draft), len(self.drafts))
+            if number == len(self.drafts):
                 self.drafts.append(draft)
             else:
                 self.repeats = True
-            self._numbers[id(node)] = known
+            self._numbers[id(node)] = number
         return self._numbers[id(node)]
 
     def _identity(self, draft: Draft) -> object:

@@ -158,7 +158,7 @@ class PromiseReader(TokenReader):
 
     def misplaced(self, token: Token, promise: WrittenPromise, forms: Sequence[str]) -> NoReturn:
         """Refuse what follows the promise, or a part after it."""
-        found = self.written(token)
+        token_text = self.written(token)
         if token.token_type == TokenType.DOT:
             self.fail("a product is written with *", token)
         if token.token_type in EARLIER:
@@ -168,4 +168,6 @@ class PromiseReader(TokenReader):
             if hint := near_miss(written, ORDERS):
                 self.fail(f"expected desc, asc or weighted, found {written}{hint}", self.tokens[self.at - 1])
         hint = near_miss(token.text, [form.split()[0] for form in forms])
-        self.fail(f"expected + - * /, {', '.join(forms)} or the end of the query, found {found}{hint}", token)
+        self.fail(
+            f"expected + - * /, {', '.join(forms)} or the end of the query, found {token_text}{hint}", token
+        )
