@@ -43,9 +43,9 @@ MANY = 1024
 
 @dataclass(frozen=True)
 class Interest:
-    """What queries that want the same rows have in common: enough to judge which rows are late for them.
+    """Queries that want the same rows, with all that decides which rows are late for them.
 
-    `windows` are those of the queries, each with the id below which prods closed windows for all groups.
+    `windows` are the windows of the queries, each with the id below which prods closed windows for all groups.
     """
 
     clock: Clock
@@ -268,7 +268,7 @@ def _late(rows: Rows, plan: BatchPlan, accepted: Mask) -> Mask:
 
 
 def _late_for_all(rows: Rows, plan: BatchPlan) -> Mask:
-    """Which rows are late for every query that wants them, of which there is at least one."""
+    """Which rows at least one query wants, and are late for every query that wants them."""
     size = rows.table.num_rows
     wanted, counted = np.zeros(size, bool), np.zeros(size, bool)
     for store_input in plan.store_inputs:

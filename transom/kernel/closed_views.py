@@ -1,4 +1,4 @@
-"""Split rows by what is closed for their groups."""
+"""Split rows by the times that are closed for their groups."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from transom.state.state import State
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing that a pass decided: about which query, selection, family or store, what was chosen, and why.
+    """A decision of a pass: what it chose, about which query, selection, family or store, and why.
 
     `kind` is what was chosen without names and numbers, one of a few words a pass: metrics count choices by it.
 
@@ -61,7 +61,7 @@ def subjects(about: str) -> list[str]:
 
 
 class LazyChoices(Sequence[Choice]):
-    """Choices whose texts are made when somebody reads them: a batch must not pay for texts."""
+    """Choices whose texts are made when EXPLAIN reads them, so that batches don't pay for texts."""
 
     def __init__(self, make: Callable[[], Sequence[Choice]]):
         self._make = make
@@ -85,10 +85,10 @@ class LazyChoices(Sequence[Choice]):
 class Decision:
     """What one pass decided.
 
-    `choices` are the texts for people. Those of a pass that looks at a whole stream replace its earlier choices
-    of that stream, `replaces`; those of other passes hold until what they are about is in `ended`. Choices
-    that follow from the state alone are `derived`: no checkpoint stores them, the next plan makes them again.
-    A pass that changes the state or the families returns new ones.
+    `choices` are the texts for people. A pass that plans a whole stream names it in `replaces`: its choices replace
+    its earlier ones for that stream. A choice of another pass holds until its subject is in `ended`. Choices that
+    follow from the state alone are `derived`: no checkpoint stores them, the next plan makes them again. A pass
+    that changes the state or the families returns new ones.
     """
 
     pass_name: str
@@ -136,11 +136,11 @@ class DecisionLog:
             self._stored.pop(key, None)
 
     def prune(self, stream: str, selections: Collection[str]) -> None:
-        """Forget choices about selections of a stream that are gone."""
+        """Forget choices about selections of a stream that no longer exist."""
         for key, choices in self._added.items():
             if key[0] == stream and len(choices) > 2 * len(selections) + 64:
                 self._stored.pop(key, None)
-                for about in [one for one in choices if one.startswith("selection ")]:
+                for about in [subject for subject in choices if subject.startswith("selection ")]:
                     if about not in selections:
                         del choices[about]
 
@@ -151,7 +151,7 @@ class DecisionLog:
 
     def passes(self, stream: str) -> list[str]:
         """The passes that decided something about a stream."""
-        return [name for own, name in {**self._replaced, **self._added} if own == stream]
+        return [name for of_stream, name in {**self._replaced, **self._added} if of_stream == stream]
 
     def stored(self) -> tuple[PassDecisions, ...]:
         """What a checkpoint stores: all choices that do not follow from the state alone."""
@@ -173,6 +173,6 @@ class DecisionLog:
                 choices[about] = Choice(own.stream, about, *rest)
 
     def copy(self) -> DecisionLog:
-        """A log that can change without this one."""
-        added = {key: dict(own) for key, own in self._added.items()}
+        """An independent copy."""
+        added = {key: dict(choices) for key, choices in self._added.items()}
         return DecisionLog(dict(self._replaced), added, set(self._derived), dict(self._stored))

@@ -1,4 +1,4 @@
-"""The planner: runs the passes in order, remembers what they decided, and plans nothing where nothing changed."""
+"""The planner: runs the passes in order, remembers their decisions, and reuses a plan while nothing changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """A stream's queries, as they are computed together."""
+    """The plan of a stream: its selections, their families, and what decides which rows are late."""
 
     selections: tuple[Selection, ...]
     families: tuple[Family, ...]
@@ -48,7 +48,7 @@ NOTHING = SharedPlan((), (), ())
 
 @dataclass
 class _Planned:
-    """What the last plan of a stream was made of: as long as it is the same, so is the plan."""
+    """The inputs of a stream's last plan; the planner reuses the plan while they are the same."""
 
     memory: StreamMemory = field(default_factory=StreamMemory)
     selections: list[Selection] = field(default_factory=list)
@@ -66,11 +66,11 @@ class _Planned:
 
 
 class Planner:
-    """Decides what queries share and where state is kept, by the passes in order.
+    """Decides what queries share and where state is kept, by running the passes in order.
 
-    A batch asks it three times: when it begins (`begin`), for the plan of its rows (`plan`), and when they are
-    aggregated (`place`). Every time the same passes run over a context, and each decides what the context
-    asks of it. The decisions are remembered: EXPLAIN prints them.
+    A batch calls it three times: when the batch begins (`begin`), for the plan of its rows (`plan`), and after they
+    are aggregated (`place`). Each call runs the same passes over a `PlanContext`. The planner remembers their
+    decisions, and EXPLAIN prints them.
     """
 
     def __init__(self, strategy: Strategy | None = None, passes: Sequence[Pass] = PASSES):
@@ -82,7 +82,7 @@ class Planner:
         self._lock = Lock()  # prods and EXPLAIN use the planner beside the batches
 
     def what_if(self) -> Planner:
-        """A planner that begins with all decisions of this one, and leaves this one as it is."""
+        """A copy of this planner, for plans that must not change it."""
         fork = Planner(self.strategy, self.passes)
         with self._lock:
             fork._streams = {name: planned.copy() for name, planned in self._streams.items()}
@@ -90,7 +90,7 @@ class Planner:
         return fork
 
     def _run(self, context: PlanContext) -> PlanContext:
-        """The context after all passes; their decisions are noted."""
+        """Run all passes, record their decisions, and return the context after them."""
         for run in self.passes:
             decision = run(context)
             if decision is not None:
@@ -101,26 +101,26 @@ class Planner:
     # --- when a batch begins ---
 
     def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
-        """The state once queries joined and left; the queries of the batch's rows may be shared anew."""
+        """The state after queries joined and left; the queries in `reconsider` may also share differently."""
         with self._lock:
             return self._run(
                 PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
             ).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-        """What the on-demand queries of a stream need kept; determined anew when one joins or leaves."""
+        """The stores that the on-demand queries of a stream need; they change when one joins or leaves."""
         with self._lock:
-            known = self._store_sets.get(stream)
-            if known is None or not _same(queries, known[0]):
-                known = self._store_sets[stream] = list(queries), store_sets(queries)
-            return known[1]
+            planned = self._store_sets.get(stream)
+            if planned is None or not _same(queries, planned[0]):
+                planned = self._store_sets[stream] = list(queries), store_sets(queries)
+            return planned[1]
 
     def all_store_sets(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
         """The same for on-demand queries of all streams."""
         streams: dict[str, list[CompiledQuery]] = {}
         for query in queries:
             streams.setdefault(query.query.stream, []).append(query)
-        return [one for stream, own in streams.items() for one in self.store_sets(stream, own)]
+        return [each for stream, members in streams.items() for each in self.store_sets(stream, members)]
 
     # --- the plan of its rows ---
 

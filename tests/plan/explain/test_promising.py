@@ -103,12 +103,12 @@ def test_before_the_first_batch_everything_waits() -> None:
 def test_a_query_tells_where_its_budget_goes_and_what_came_of_it() -> None:
     expected = """\
         query pairs: join of store1 (summary one) and store2 (summary two)
-          store1: where item < 5; the summary is asked about item < 5
+          store1: where item < 5; the summary evaluates item < 5
           pairs for which 0.price > 1.price
           preference desc SUMMARY.Estimate.Count(store1.item) * SUMMARY.Estimate.Count(store2.item), \
 fading by 0.8 with each granularity
           window 1 minute; budget 2,000 probes a batch
-          10 probes made, 8 tuples produced, about 3 passed over: 72.7%
+          10 probes made, 8 tuples produced, about 3 skipped: 72.7%
           2 regions with 190 probes wait until there is time"""
     shown = query_text(explained(running()), "pairs", verbose=True).replace("`", "")
     assert shown.startswith(dedent(expected))

@@ -1,4 +1,4 @@
-"""How EXPLAIN spells what a plan is made of."""
+"""The elements of a plan as text: slots, aggregate calls, windows, promises, lengths and instants."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def promise_text(promise: Promise, streams: bool = False) -> str:
 
 
 def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
-    """A part of an expression, in parentheses where it would otherwise mean something else."""
+    """A part of an expression, in parentheses where the expression needs them."""
     text = promise_text(part, streams)
     if not isinstance(part, Arithmetic):
         return text
@@ -80,7 +80,7 @@ def window_text(spec: WindowSpec, kind: ClockKind) -> str:
 
 
 def length_text(value: int, kind: ClockKind) -> str:
-    """A length, in short where it is no round one.
+    """A length; with short names of units if it is not a round one.
 
     >>> length_text(720_000_000, ClockKind.TIME), length_text(680_296_000, ClockKind.TIME)
     ('12 minutes', '11 min 20.296 s')

@@ -1,4 +1,4 @@
-"""What EXPLAIN knows of summaries and of queries with a preference, as plain values."""
+"""EXPLAIN of summaries and of queries with a preference, as records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transom.state.promising import PreferenceState, PromisingState, SummaryStat
 
 @dataclass(frozen=True)
 class GranularityPlan:
-    """A granularity of a summary: how much time it covers, and what is in it now."""
+    """A granularity of a summary: the time that it covers, and its zones and tuples."""
 
     number: int  # from 1, the newest and finest
     covers: str
@@ -27,7 +27,7 @@ class GranularityPlan:
 
 @dataclass(frozen=True)
 class SummaryPlan:
-    """A summary: how it is divided, what it holds, and who is led by it."""
+    """A summary: its structure, its contents, and the queries that it guides."""
 
     name: str
     stream: str
@@ -50,7 +50,7 @@ class SummaryPlan:
 
 @dataclass(frozen=True)
 class SidePlan:
-    """A stream of a query with a preference; the summary is asked about `guide`, a part of `where`."""
+    """A stream of a query with a preference; the summary evaluates `guide`, a part of `where`."""
 
     stream: str
     summary: str
@@ -60,7 +60,7 @@ class SidePlan:
 
 @dataclass(frozen=True)
 class PreferencePlan:
-    """A query with a preference: where its budget goes, what waits, and what came of it so far."""
+    """A query with a preference: its budget, the deferred regions, and its results so far."""
 
     name: str
     kind: str  # join, selection or aggregates
@@ -70,9 +70,9 @@ class PreferencePlan:
     window: str | None
     budget: str | None
     sides: tuple[SidePlan, ...]
-    rest: str | None  # what is to hold for a pair beside the equality
+    rest: str | None  # the condition on pairs besides the equality
     waits: bool
-    regions: int  # that wait until there is time
+    regions: int  # deferred
     probes_left: int  # in these
     probes: int
     produced: int

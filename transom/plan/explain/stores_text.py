@@ -1,4 +1,4 @@
-"""What EXPLAIN says of on-demand queries, as text."""
+"""EXPLAIN of on-demand queries, as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXPLAIN as text: what matters first, and no more than a person reads unless `verbose` asks for all of it."""
+"""EXPLAIN as text: the most important facts first, shortened unless `verbose` asks for all of them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from transom.plan.explain.text_parts import (
     readable,
 )
 
-MANY = 12  # selections that are more than anybody reads
+MANY = 12  # with more selections, only those of the first family are shown at length
 
 
 def plan_text(plan: Explanation, verbose: bool = False) -> str:
-    """The plan stream by stream: the rules, what is computed for every row, and who shares what."""
+    """The plan, stream by stream: the rules, the expressions computed for every row, and the families of queries."""
     detail = ALL if verbose else BRIEF
     lines: list[str] = []
     for stream in plan.streams:
@@ -63,7 +63,7 @@ def decisions_text(decisions: Sequence[PassPlan]) -> Iterator[str]:
 
 
 def work_text(work: WorkDone) -> str:
-    """What sharing has spared so far."""
+    """The aggregations done so far, and the number that unshared queries would have needed."""
     if work.ratio is None:
         return "no aggregations yet"
     parts = f"{work.partials:,} partial (unshared: {work.unshared_partials:,})"
@@ -221,12 +221,12 @@ def slicing_text(slicing: Slicing) -> str:
 
 
 def _keeps(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
-    """What is kept; where queries share it, who reads what."""
+    """The slots that are kept, and where queries share them, the queries that read each."""
     keeps = selection.keeps
     if keeps is None:
         yield "keep every tuple"
         return
-    reader_texts = [_whose(kept_slot, selection, detail) for kept_slot in keeps]
+    reader_texts = [_slot_readers(kept_slot, selection, detail) for kept_slot in keeps]
     plain = [
         detail.short(kept_slot.slot)
         for kept_slot, readers in zip(keeps, reader_texts, strict=True)
@@ -238,8 +238,8 @@ def _keeps(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
             yield f"  {detail.short(kept_slot.slot)} {readers}"
 
 
-def _whose(kept_slot: KeptSlot, selection: SelectionPlan, detail: Detail) -> str | None:
-    """Who reads a slot for which aggregates; None where that goes without saying."""
+def _slot_readers(kept_slot: KeptSlot, selection: SelectionPlan, detail: Detail) -> str | None:
+    """The queries that read a slot, and for which aggregates; None where that is obvious."""
     aggregates = list(dict.fromkeys(read.aggregate for read in kept_slot.readers))
     names = list(dict.fromkeys(read.query for read in kept_slot.readers))
     is_all = len(names) == len(selection.queries)
@@ -261,7 +261,7 @@ def _holding(holds: Holding) -> str:
 
 
 def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
-    """How one query is computed: its selection, its family, and with whom it shares what."""
+    """How one query is computed: its selection, its family, and the queries that it shares with."""
     detail = ALL if verbose else BRIEF
     lookup = plan.find_lookup(name)
     if lookup is not None:
@@ -325,7 +325,7 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail:
 
 
 def _read(selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
-    """What the query reads of what is kept, and who else does."""
+    """The slots that the query reads, and the other queries that read them."""
     for kept_slot in selection.keeps or ():
         mine = list(dict.fromkeys(read.aggregate for read in kept_slot.readers if read.query == query.name))
         others = list(dict.fromkeys(read.query for read in kept_slot.readers if read.query != query.name))
