@@ -147,7 +147,7 @@ def is_sql(text: str) -> bool:
 def is_summary_statement(text: str) -> bool:
     """Whether a text is CREATE SUMMARY or DROP SUMMARY.
 
-    The parser could tell too, but it is slow to import.
+    The parser is not used for that, because it is slow to import.
     """
     start = _SQL_START.match(text)
     return start is not None and start[0].split()[-1].upper() in ("CREATE", "DROP")

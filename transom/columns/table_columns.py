@@ -30,7 +30,7 @@ def group_column(place: int) -> str:
 
 
 def group_columns(count: int) -> list[str]:
-    """The names of so many group columns."""
+    """The names of the first `count` group columns."""
     return [group_column(place) for place in range(count)]
 
 

@@ -80,7 +80,7 @@ class CompiledQuery:
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether the query is looked up and reports nothing by itself."""
+        """Whether the query emits no results, and lookups answer it."""
         return self.query.is_on_demand
 
     @property

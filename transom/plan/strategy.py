@@ -9,7 +9,7 @@ from transom.plan.limits import Limits
 
 
 class Place(str, Enum):
-    """Where slices are kept: as their size says, always on the driver, or always on the executors."""
+    """Where slices are kept: chosen by their size, always on the driver, or always on the executors."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -17,7 +17,7 @@ class Place(str, Enum):
 
 
 class FragmentSharing(str, Enum):
-    """How predicates are shared: not at all, by one signature of all of them, or by families."""
+    """How predicates are shared: not at all, by one signature over all predicates, or by families."""
 
     UNSHARED = "unshared"
     JOINT = "joint"

@@ -34,7 +34,7 @@ BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
 
 
 def preference_schema(query: PreferenceQuery) -> pa.Schema:
-    """The columns of a query with a preference's results; a system column steps aside for an item of its name.
+    """The columns of a query with a preference's results; a system column gets a prefix if an item has its name.
 
     A row is `complete` if nothing was left out of the batch that it came with; `share` is the share of the
     batch's estimated output that was produced, and `skipped` how many tuples were probably passed over.

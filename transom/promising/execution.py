@@ -181,7 +181,7 @@ class Promising:
         arrivals: Mapping[str, BatchArrival],
         at: int,
     ) -> tuple[BatchOutput, dict[str, Exception]]:
-        """What a batch came to, with its tuples inserted, its probes made, and what these found."""
+        """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
         before, living = output.state.promising, queries
         summaries = {
             name: with_arrival(summary_state, arrivals[name]) if name in arrivals else summary_state
@@ -290,7 +290,7 @@ class Promising:
 
 
 class DriverTuples:
-    """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
+    """Reads the tuples of summaries that are on the driver; tuples that several queries need are read once."""
 
     def __init__(self, promising_state: PromisingState):
         self.state = promising_state

@@ -121,7 +121,7 @@ class ProbePlanner:
 
 
 def _matching(side: Side, arrival: BatchArrival) -> Mask:
-    """Which arrived values may match a side's conditions, as far as the summary can tell."""
+    """Which arrived values may match a side's conditions, by the summary."""
     if side.guide is None:
         return np.ones(len(arrival.column), bool)
     return truth_of(
@@ -137,7 +137,7 @@ def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
 
 
 def _awaited(parts: Sequence[Regions]) -> float:
-    """The output that is expected of what is left of some regions."""
+    """The expected output of the remaining probes of some regions."""
     return sum(float(part.expected_left.sum()) for part in parts)
 
 

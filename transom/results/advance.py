@@ -82,7 +82,7 @@ def with_rows(state: State, batch: BatchInput) -> State:
 
 
 def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
-    """What is closed for a query."""
+    """The boundary of a query: which windows are closed for its groups."""
     closed = stream.clock(query.query.clock).closed
     return Boundary(closed.view(query.key_columns, query.pinned), query_state.forced_wids())
 

@@ -1,4 +1,4 @@
-"""The Prodder: a query that says EMIT EARLY prods itself (thesis, section 3.2, source c).
+"""The Prodder: it prods queries with EMIT EARLY (thesis, section 3.2, source c).
 
     SLIDE 20, AT 75% OF SLIDE          0         20        40        60
                             window     |         [---------|---------)
@@ -108,7 +108,7 @@ def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
 def crossed(
     query: CompiledQuery, prodder: ProdderState, now: int | None, points: Iterable[float]
 ) -> IntervalSet:
-    """The windows of which the clock passed a mark since they were last read."""
+    """The windows whose marks the clock has passed since the query's last batch."""
     if now is None:
         return IntervalSet()
     spec, ranges = query.query.window, []

@@ -251,7 +251,7 @@ def _over(shape: int, text: str) -> str:
 
 
 def _kept(lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
-    """Which windows HAVING lets through: queries of one shape may compare the same with other constants."""
+    """Which windows pass HAVING; queries of one shape may have different constants in it."""
     columns: dict[str, pa.Array] = {}
 
     def column(start: int, stop: int, scalar: Scalar) -> pa.Array:

@@ -200,7 +200,7 @@ class Query:
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether it has no SLIDE: its answer is looked up, and it reports nothing by itself."""
+        """Whether it has no SLIDE: it emits no results, and lookups answer it."""
         return False
 
     @property
@@ -214,7 +214,7 @@ class Query:
         return False
 
     def on_demand(self, using: Using) -> OnDemandQuery:
-        """The same query as one that is looked up, in such a structure; its windows end at every tick."""
+        """The same query as an on-demand query with this structure; its windows end at every tick."""
         values = {each.name: getattr(self, each.name) for each in fields(Query)}
         return OnDemandQuery(**values, using=using)
 

@@ -39,7 +39,7 @@ NAME = "admission"
 
 @pause_garbage_collection()
 def admission(context: PlanContext) -> Decision | None:
-    """Let the queries of a batch leave and join."""
+    """Apply the queries of a batch that leave and join."""
     change = context.membership
     if change is None or change.changes_nothing:
         return None
@@ -51,7 +51,7 @@ def admission(context: PlanContext) -> Decision | None:
 
 
 def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State, list[Choice]]:
-    """The state after some queries joined, and what was chosen for each.
+    """The state after some queries joined, and the choice for each.
 
     Queries that report windows seen in part keep slices of their own.
     """
@@ -379,7 +379,7 @@ class _Change:
         return unseen_by_members
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
-        """Let a selection keep what a new query needs, too."""
+        """Add the slots that a new query needs to a selection."""
         selection = self.selections[home]
         missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, selection.slots) is None)
         if missing:

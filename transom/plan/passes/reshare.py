@@ -25,7 +25,7 @@ NAME = "reshare"
 
 
 def reshare(context: PlanContext) -> Decision | None:
-    """Let queries share slices, or no longer, where that is clearly cheaper at the measured rate."""
+    """Share the slices of queries, or stop sharing them, where that is clearly cheaper at the measured rate."""
     queries, state, strategy = context.reconsider, context.state, context.strategy
     weighed: list[_Weighed] = []
     if strategy.adapts:
@@ -82,7 +82,7 @@ class _Weighed:
 def _reconsidered(
     state: State, members: Sequence[CompiledQuery], strategy: Strategy, weighed: list[_Weighed]
 ) -> State:
-    """Share, or share no longer, if that is clearly better."""
+    """Share the slices of one selection's queries, or stop sharing them, if that is clearly better."""
     homes = {state.queries[query.name].homes[0] for query in members}
     rate = _rate(state, homes)
     if rate is None:
@@ -118,7 +118,7 @@ def _rate(state: State, homes: set[int]) -> float | None:
 
 
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
-    """Let queries add to new selections, which keep what all of their queries need."""
+    """Move queries to new selections, which keep the slots that all of their queries need."""
     queries, selections = dict(state.queries), dict(state.selections)
     last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}

@@ -36,8 +36,8 @@ class FromName(NamedTuple):
 def relation_of(name: str, query: Query) -> Relation:
     """The results of a query as a stream: its windows, its items, and how many rows were behind them.
 
-    A result's time is `window_time`, the last moment inside of its window. System columns step aside for
-    items of their name, as they do in the results.
+    A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
+    an item has their name, as in the results.
     """
     taken = {item.name for item in query.items}
     time = free_name("window_time", taken)

@@ -51,7 +51,7 @@ class TransomParser(SparkParser):
 
 
 class TransomDialect(Spark):
-    """Spark SQL as far as Transom reads it."""
+    """The part of Spark SQL that Transom reads."""
 
     Parser = TransomParser
 
