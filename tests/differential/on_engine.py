@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.differential.engine import bound, key, presented
 from tests.differential.looking import same_answer
 from tests.engine_factory import EngineFactory
 from transom.elements import ClockKind
+from transom.oracle.batches import LookupAnswer
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
 
@@ -39,8 +41,7 @@ def check_on_feed(
         if engine.step() == 0:
             force_batch(engine)
         answers.ask(batch, living(case, engine))
-    compare_engine(case, engine, handles | living(case, engine))
-    answers.compare()
+    compare_engine(case, engine, handles | living(case, engine), answers)
 
 
 def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **options: Any) -> None:
@@ -70,8 +71,7 @@ def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **op
         if engine.step() == 0:
             force_batch(engine)
         answers.ask(batch, living(case, engine))
-    compare_engine(case, engine, handles | living(case, engine))
-    answers.compare()
+    compare_engine(case, engine, handles | living(case, engine), answers)
 
 
 class Answers:
@@ -92,8 +92,7 @@ class Answers:
                 self.found.append((name, presented(handle.lookup(**{word: said}))))
                 batch.lookups.append((name, length))
 
-    def compare(self) -> None:
-        expected = oracle_answer(self.case, self.queries).lookups if self.found else []
+    def compare(self, expected: Sequence[LookupAnswer]) -> None:
         for (name, rows), answer in zip(self.found, expected, strict=True):
             assert name == answer.query
             same_answer(self.queries[name], rows, answer)
@@ -135,12 +134,15 @@ def micros(value: int | None) -> str | None:
     return None if value is None else f"{value} microseconds"
 
 
-def compare_engine(case: Case, engine: Any, handles: dict[str, Any]) -> None:
-    queries = bound(case.queries)
+def compare_engine(case: Case, engine: Any, handles: dict[str, Any], answers: Answers) -> None:
+    queries = answers.queries
     pushed = {name for name, query in queries.items() if query.is_standing}
     results = {
         name: presented(handles[name].results()) if name in handles and name in pushed else []
         for name in queries
     }
     late = [(row["batch"] - 1, key(row)) for row in presented(engine.late("s"))]
-    same_as_oracle(case, queries, results, late, engine._loop.state.stream("s").totals)
+    expected = oracle_answer(case, queries)
+    totals = engine._loop.state.stream("s").totals
+    same_as_oracle(case, queries, results, late, totals, expected)
+    answers.compare(expected.lookups)

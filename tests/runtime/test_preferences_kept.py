@@ -233,10 +233,17 @@ def test_streams_out_of_step_and_gaps_of_months(make_engine: EngineFactory, tmp_
 
 
 @ON_BOTH
-@pytest.mark.parametrize("state", ["auto", "executors"])
-def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
-    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int
+def test_tuples_move_to_files_when_they_are_many_and_the_files_are_merged(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
+    check_files_of_tuples(make_engine, tmp_path, seed, "auto")
+
+
+def test_files_of_tuples_are_merged(make_engine: EngineFactory, tmp_path: Path, seed: int) -> None:
+    check_files_of_tuples(make_engine, tmp_path, seed, "executors")
+
+
+def check_files_of_tuples(make_engine: EngineFactory, tmp_path: Path, seed: int, state: str) -> None:
     limits = Limits(tuple_files=2, driver_tuples=50)
     engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8", state=state, limits=limits)
     query = engine.register(JOIN.format("desc"), "all")
