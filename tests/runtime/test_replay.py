@@ -167,9 +167,9 @@ def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_it
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a speed of nothing", {"speed": 0}, "speed is a factor above 0"),
     ("a speed that is no number", {"speed": "fast"}, "speed is a factor above 0"),
-    ("a batch of nothing", {"batch": "0 s"}, "batch is a duration longer than nothing"),
+    ("a batch of nothing", {"batch": "0 s"}, "batch must be a positive duration"),
     ("a misspelled option", {"sped": 2}, "no option sped; did you mean speed"),
-    ("a bad delay", {"delay": "-1 s"}, "delay is a duration longer than nothing"),
+    ("a bad delay", {"delay": "-1 s"}, "delay must be a positive duration"),
     ("a bad start", {"start": "noon"}, "is not a time"),
 ]
 

@@ -135,5 +135,5 @@ def test_it_needs_slide_and_the_streams_own_columns() -> None:
     with pytest.raises(SQLError, match="ON OVERLOAD PREFER needs SLIDE"):
         bound(f"SELECT sum(price) FROM store1 [RANGE 5 min] {clause}")
     text = "SELECT count(*) FROM store1 [RANGE 5 s SLIDE 1 s] JOIN goods g ON store1.item = g.item ON OVERLOAD PREFER"
-    with pytest.raises(SQLError, match="a promise is made of a stream's columns, and item is a table's"):
+    with pytest.raises(SQLError, match="a promise can use only columns of a stream, and item is a table's"):
         bound(f"{text} g.item")

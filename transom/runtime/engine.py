@@ -306,7 +306,7 @@ class Engine:
 
     def _check_name(self, name: str) -> None:
         if not re.fullmatch(r"\w[\w.-]*", name):
-            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
+            raise SettingError(f"not a name: {name!r}; use letters, digits, _, - and .")
         if name in self._loop.declared.streams or name in self._loop.declared.versions:
             raise StateError(
                 f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
@@ -347,7 +347,7 @@ class Engine:
         the early one was: 1 for as good as the final, 0 for worthless. Where it raises, nothing is judged.
         """
         if not re.fullmatch(r"[^\W\d]\w*", name):
-            raise SettingError(f"not a name: {name!r}; letters, digits and _ will do")
+            raise SettingError(f"not a name: {name!r}; use letters, digits and _")
         if not callable(function):
             raise SettingError(f"the quality {name} is {function!r}, expected a function")
         self._loop.declared.qualities[name.casefold()] = guarded_quality(name, function)

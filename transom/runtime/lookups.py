@@ -216,7 +216,7 @@ def window_length(query: Query, range: str | int | timedelta | None, rows: int |
     else:
         length = given
     if length <= 0:
-        raise SettingError("a window's length is positive")
+        raise SettingError("a window's length must be positive")
     return length
 
 

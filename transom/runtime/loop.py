@@ -266,7 +266,7 @@ class BatchLoop:
 
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
-            raise StateError("a batch is being processed; a subscriber can't ask for another")
+            raise StateError("a subscriber can't start a batch while another one is being processed")
         self.batch_thread = threading.current_thread()
         try:
             self._process(intent, frame)

@@ -100,7 +100,7 @@ def length(what: str, value: Any, kind: ClockKind) -> int | None:
         return None
     if kind is ClockKind.TIME:
         if isinstance(value, int):
-            raise SettingError(f"{what} is a duration: {value!r} of what? Say '{value} seconds', for example")
+            raise SettingError(f"{what} needs a unit: write '{value} seconds', for example")
         found = parse_duration(value)
     elif isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
         found = int(value)

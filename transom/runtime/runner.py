@@ -100,7 +100,7 @@ class Runner:
 
     def step(self) -> int:
         if self.running:
-            raise StateError("the engine is running: it steps by itself")
+            raise StateError("the engine is running: step() is for an engine that was not started")
         self.loop.open()
         batches = 0
         while self.batch():

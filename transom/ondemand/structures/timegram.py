@@ -74,7 +74,7 @@ class TimeGram(Structure):
         ):
             raise ValueError(f"a timegram is of numbers, not of {type}")
         if self.buckets < 1 or (self.slice is not None and self.slice < 1):
-            raise ValueError("a timegram's buckets and slices are positive")
+            raise ValueError("a timegram's buckets and slices must be positive")
         self._fixed_buckets  # noqa: B018  raises ValueError for wrong bounds
 
     @property

@@ -104,7 +104,7 @@ class _Over(ScalarBinder):
         if isinstance(node, exp.Column):
             return self.scope.without_parentheses(node) or self._column(self.scope.column(node))
         if is_aggregate(node, self.functions):
-            self.parsed.fail(f"an aggregate can't stand in {self.place}", node)
+            self.parsed.fail(f"an aggregate is not allowed in {self.place}", node)
         return None
 
 
@@ -292,7 +292,7 @@ class _Reader:
 
     def _output(self, name: str, node: exp.Expr) -> Output:
         if any(is_aggregate(part, self.pairs.functions) for part in node.walk()):
-            self.parsed.fail("an aggregate stands alone WITH PREFERENCE, without an expression over it", node)
+            self.parsed.fail("an expression over an aggregate is not supported WITH PREFERENCE", node)
         self.pairs.place = "SELECT"
         scalar = self.pairs.scalar(node)
         return Output(name, "", pa.null()) if scalar is None else Output(name, scalar.sql, scalar.type)

@@ -94,7 +94,7 @@ class _Finder:
             self.parsed.fail(no_summary(stream, name), self.scope.stream.node)
         if len(columns) > 1:
             listed = ", ".join(columns)
-            message = f"{stream} has summaries of {listed}: say which with {COUNT}(column) in the promise"
+            message = f"{stream} has summaries of {listed}: choose one with {COUNT}(column) in the promise"
             self.parsed.fail(message, self.scope.stream.node)
         return self._best(candidates)
 
@@ -137,7 +137,7 @@ class _Finder:
         wanted = [equality for equality in summarized if counted & set(map(self._id, equality.columns))]
         if len(wanted) == 1:
             return wanted[0]
-        message = f"two equalities are of summarized columns; say which leads with {COUNT} in the promise"
+        message = f"two equalities join summarized columns; choose one with {COUNT} in the promise"
         self.parsed.fail(message, (wanted or summarized)[1].node)
 
     def _no_summaries(self, equalities: Sequence[Equality]) -> NoReturn:
@@ -157,7 +157,7 @@ class _Finder:
             self.parsed.fail(message, link.node)
 
     def _check_leaves(self, link: Equality) -> None:
-        """In a join the promise is of the values that are joined."""
+        """Check that the promise of a join uses only the joined columns."""
         allowed = set(map(self._id, link.columns))
         for leaf, column in self.leaves:
             if self._id(column) in allowed:
@@ -165,7 +165,7 @@ class _Finder:
             if leaf.counted and not self._of(column):
                 self._fail_without(column, leaf.column)
             listed = " and ".join(f"{one.source.alias}.{one.name}" for one in link.columns)
-            self.parsed.fail(f"a join's promise is of the columns it is over: {listed}", leaf.column)
+            self.parsed.fail(f"the promise of a join can use only the joined columns, {listed}", leaf.column)
 
     def _pair(self, link: Equality) -> tuple[Summary, ...]:
         """Summaries of both columns with the same buckets, if possible such that keep the whole window."""

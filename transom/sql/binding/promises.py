@@ -55,9 +55,11 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
     """The column of a stream that a leaf names; one that is not counted is a number."""
     column = scope.once(leaf.column)
     if column.source.table:
-        parsed.fail(f"a promise is made of a stream's columns, and {column.name} is a table's", leaf.column)
+        parsed.fail(
+            f"a promise can use only columns of a stream, and {column.name} is a table's", leaf.column
+        )
     if column.fields:
-        parsed.fail("a promise is made of whole columns, not of fields of a struct", leaf.column)
+        parsed.fail("a promise can't use a field of a struct", leaf.column)
     if not leaf.counted and not is_number(column.type):
         parsed.fail(f"a promise is a number, and {column.name} is {column.type}", leaf.column)
     return column

@@ -88,7 +88,7 @@ class Scope:
         self._admit(node, relation, table)
         source = FromItem(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
-            self.parsed.fail(f"{source.alias} is there twice; give one an alias", node)
+            self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
         self.sources.append(source)
         return source
 
@@ -110,7 +110,7 @@ class Scope:
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
-            self.parsed.fail(f"{name} says WITH PREFERENCE: no query can read what it finds", place)
+            self.parsed.fail(f"{name} has WITH PREFERENCE: no query can read its results", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
         hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)
         what = "stream, table or query" if queries else "stream or table"

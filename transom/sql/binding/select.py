@@ -205,7 +205,7 @@ class SelectBinder:
             return self.scope.without_parentheses(node) or self.scope.column(node).sql
         if isinstance(node, (exp.Anonymous, exp.Filter)):
             if self.is_aggregate(node):
-                self.parsed.fail(f"an aggregate can't stand in {self._place}", node)
+                self.parsed.fail(f"an aggregate is not allowed in {self._place}", node)
             if is_window(node):
                 self.parsed.fail("window() belongs in GROUP BY", node)
         return None

@@ -29,7 +29,7 @@ def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls
         return
     answers = f"{using.structure} answers {listed(list(filter(is_answered, aggregate_functions())))}"
     if not calls:
-        parsed.fail(f"{answers}, and here is no aggregate", parsed.select.expressions[0])
+        parsed.fail(f"{answers}, and this query has no aggregate", parsed.select.expressions[0])
     for call, draft in zip(calls, selection.drafts, strict=True):
         if not is_answered(aggregate_function(call.function)):
             parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
@@ -42,7 +42,7 @@ def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Cal
         counts = aggregate_function(call.function).interval == "count"
         if not counts and not is_number(call.args[0].type):
             kind = call.args[0].type
-            parsed.fail(f"a timegram has numbers in its buckets, and this is {kind}", draft.args[0])
+            parsed.fail(f"a timegram needs a numeric column, and this is {kind}", draft.args[0])
     if selection.having is not None:
         _refuse_interval(parsed, selection.having, "HAVING can't compare one")
     items = selection.result_items()

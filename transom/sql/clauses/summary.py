@@ -206,7 +206,9 @@ class _Statement(TokenReader):
 
     def _read_create(self) -> _Created:
         if self.word() == "IF":
-            self.fail("a summary that is there already stays as it is; leave IF NOT EXISTS out", self.take())
+            self.fail(
+                "leave out IF NOT EXISTS: CREATE SUMMARY never changes a summary that exists", self.take()
+            )
         name = self._name("the name of a summary")
         self.expect("ON")
         stream = self._name("the name of a stream")
@@ -226,7 +228,9 @@ class _Statement(TokenReader):
             self.fail("a summary needs GRANULARITY, the time that its finest part covers", self.tokens[-1])
         summary = Summary(name.name, stream.name, column.name, **self.values)
         if summary.reach > MAX_REACH:
-            self.fail("COLLAPSE reaches back further than time does; take less depth", *self.collapse)
+            self.fail(
+                "COLLAPSE covers more time than a timestamp can hold; use a smaller depth", *self.collapse
+            )
         return _Created(summary, name, stream, column, self.between)
 
     def _expect_and(self) -> None:

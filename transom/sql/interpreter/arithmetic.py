@@ -281,7 +281,7 @@ def bitwise(
     """`&`, `|` and `^` of two integers."""
     type = types.wider(left.type, right.type)
     if not is_int(type):
-        raise SQLError(f"bits are those of integers, not of {type}")
+        raise SQLError(f"bit operations need integers, not {type}")
     return strict(
         type, lambda a, b: wrap(compute(a, b), type.bit_width), converted(left, type), converted(right, type)
     )
@@ -290,7 +290,7 @@ def bitwise(
 def bit_complement(arg: TypedExpression) -> TypedExpression:
     """`~x`."""
     if not is_int(arg.type):
-        raise SQLError(f"bits are those of integers, not of {arg.type}")
+        raise SQLError(f"bit operations need integers, not {arg.type}")
     return strict(arg.type, lambda value: ~value, arg)
 
 

@@ -90,7 +90,7 @@ def as_timestamp(arg: TypedExpression) -> TypedExpression:
 def date_plus(sign: int, arg: TypedExpression, days: TypedExpression) -> TypedExpression:
     """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
     if not (is_int(days.type) or is_text(days.type)):
-        raise SQLError(f"a number of days is an integer, not {days.type}")
+        raise SQLError(f"the number of days must be an integer, not {days.type}")
     return strict(DATE, lambda day, n: day + timedelta(days=sign * n), as_date(arg), converted(days, INT))
 
 
