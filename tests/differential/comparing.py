@@ -19,6 +19,7 @@ from tests.differential.engine import (
 from transom import oracle
 from transom.elements import Drop, Prod, Register
 from transom.plan.strategy import Strategy
+from transom.runtime.progress import StreamProgress
 from transom.sql import Query
 from transom.state.state import Totals
 
@@ -121,7 +122,7 @@ def same_as_oracle(
     queries: dict[str, Query],
     results: dict[str, list[Row]],
     late: list[Any],
-    totals: Totals,
+    totals: Totals | StreamProgress,
     expected: oracle.OracleOutcome | None = None,
 ) -> int:
     """Compare all that came out of an engine with all that comes out of the oracle.
@@ -139,7 +140,11 @@ def same_as_oracle(
 
 
 def same_fates(
-    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: Counter[str], totals: Totals
+    case: Case,
+    queries: dict[str, Query],
+    expected: oracle.OracleOutcome,
+    late: Counter[str],
+    totals: Totals | StreamProgress,
 ) -> None:
     """Every row is counted, late, not asked for or rejected as the oracle says.
 

@@ -257,8 +257,7 @@ def test_finals_of_a_stream_in_order_are_the_oracles_on_engines(
         handles = engine.register_all(drawn.queries)
         for batch in drawn.batches:
             feed.push(table_of(batch.rows))
-            engine._loop.open()
-            engine._runner.batch()
+            engine.step(1)
             assert len(batch.rows) <= budget or engine.progress().streams["s"].sidelined > 0
         engine.drain() if drawn.batches[-1].ended else engine.step()
         queries = bound(drawn.queries)

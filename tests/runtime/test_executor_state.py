@@ -14,7 +14,7 @@ import pytest
 from tests.differential.cases import alike, case
 from tests.differential.on_engine import check_on_feed, check_on_files
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import BIDS, answers, at, bids
+from tests.runtime.engine_helpers import BIDS, answers, at, bids, committed
 from transom.errors import SettingError
 from transom.plan.limits import Limits
 from transom.runtime.executor_state import ExecutorState
@@ -203,7 +203,7 @@ def test_selections_go_far_when_they_grow(
         program.push(*batch_id)
         far.append(bool(program.engine.progress().executor_rows))
     assert far == [False, False, True, True]
-    near = {own.name for own in program.engine._loop.state.selections.values() if not own.on_executors}
+    near = {own.name for own in committed(tmp_path)[0].selections.values() if not own.on_executors}
     assert near == {"bids by ts"}, "one group is never too many"
     assert program.finish() == expected
 
@@ -225,7 +225,7 @@ def test_small_files_are_rolled_up(
     program = Program(make_engine, tmp_path, "executors", limits=Limits(shard_files=2))
     for batch_id in BATCHES:
         program.push(*batch_id)
-        assert len(program.engine._loop.state.shards) <= 5
+        assert len(committed(tmp_path)[0].shards) <= 5
     assert program.finish() == expected
 
 

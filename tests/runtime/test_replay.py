@@ -17,6 +17,9 @@ from tests.runtime.engine_helpers import (
     bids_table,
 )
 from transom.errors import SettingError, StateError
+from transom.runtime.emit import Emitter
+from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.file_store import Store
 
 ROWS = (
     (1, 10.0, "12:00:00"),
@@ -136,10 +139,10 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     engine.step()
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
-        broken.setattr(engine._loop.emit, "process", lambda *_: 1 / 0)
+        broken.setattr(Emitter, "process", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.step()
-    intent = engine._loop.pending()
+    intent = BatchLog(Store(tmp_path)).intent(engine.progress().batch_id + 1)
     assert intent is not None and intent.reference["replay"] == [1, 3]
     engine.stop()
     clock.advance(minutes=60)

@@ -21,6 +21,7 @@ from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import backend, error, served_with
 from transom.cli.main import USAGE, app
 from transom.errors import SettingError
+from transom.runtime.write_ahead_log import BatchLog
 from transom.server.lifecycle import HttpServer
 from transom.server.settings import ServerSettings
 
@@ -80,7 +81,7 @@ def test_a_server_outlives_its_engine_and_tells_why(
         def fail(*given: object) -> None:
             raise OSError("the disk is full")
 
-        monkeypatch.setattr(back.engine._loop.log, "commit", fail)
+        monkeypatch.setattr(BatchLog, "commit", fail)
         back.feed.push(bids((1, 1.0, "12:00")))
         until(lambda: back.client.get("/healthz").status_code == 503)
         assert back.client.get("/healthz").json() == {"state": "failed", "failure": "the disk is full"}

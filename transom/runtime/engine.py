@@ -497,9 +497,20 @@ class Engine:
         """Wait until the engine is stopped, or for some seconds; raises what made it fail."""
         return self._runner.await_termination(timeout)
 
-    def step(self) -> int:
-        """Process what was pushed and what waits, batch by batch, in this thread; how many batches that was."""
-        return self._runner.step()
+    def step(self, batches: int | None = None, *, empty: bool = False) -> int:
+        """Process what was pushed and what waits, batch by batch, in this thread; how many batches that was.
+
+        With `batches`, at most so many. With `empty`, a batch without rows is committed if there is no other.
+        """
+        return self._runner.step(batches, empty)
+
+    def flush(self, stream: str) -> None:
+        """Close every open window of a stream with the next batch, as if the stream ended there.
+
+        Rows of these windows that come afterwards are late.
+        """
+        self._loop.end([self._access.stream(stream).name])
+        self._wake()
 
     def drain(self, close: bool | None = None) -> None:
         """Process all that is available, close every window of streams that end, and stop.

@@ -192,6 +192,16 @@ class BatchLoop:
             self._run(intent, None)
             return True
 
+    def empty_batch(self) -> None:
+        """Run a batch without rows and without control: only the clock and the number of the batch advance."""
+        with self.lock:
+            intent = self.pending()
+            if intent is not None:
+                raise StateError(
+                    f"batch {intent.batch_id} was begun for {intent.stream} and must be finished first"
+                )
+            self._run(self._begin(None, {}, ()), None)
+
     def lull_batch(self, stream: Stream, is_ending: bool = False) -> bool:
         """Run a batch of sidelined rows of a stream, if there are some and nothing else waits.
 
