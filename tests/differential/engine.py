@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
+from tests.results.in_process import advance
 from transom import oracle
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance, folded
+from tests.results.in_process import advance, folded
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache

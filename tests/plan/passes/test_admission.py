@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, compiled
+from tests.results.in_process import advance
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
