@@ -257,7 +257,7 @@ class Promising:
             for query_probes, _ in partitioned
         ]
         for (query_probes, side), done in zip(
-            partitioned, self.tuples.found(probes, rates, promising_state), strict=True
+            partitioned, self.tuples.probe_results(probes, rates, promising_state), strict=True
         ):
             query_probes.add(side, done)
 

@@ -160,14 +160,14 @@ def _other_counts(
 def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
     """The promise of each region; its columns are the summarized ones, which the join makes equal."""
 
-    def known(leaf: EstimatedCount | Column) -> Floats:
+    def leaf_values(leaf: EstimatedCount | Column) -> Floats:
         if isinstance(leaf, EstimatedCount):
             return counts[leaf.stream]
         if number is None:
             raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
         return number
 
-    return np.broadcast_to(promised(promise, known), size).astype(np.float64)
+    return np.broadcast_to(promised(promise, leaf_values), size).astype(np.float64)
 
 
 def _joined(regions: Regions, granularity: Ints) -> Regions:
@@ -201,8 +201,8 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
 class JoinPairs(NamedTuple):
     """The pairs found, as rows of both sides; the cost of the probes; and how many of each region were made."""
 
-    own: Ints
-    other: Ints
+    probing: Ints
+    probed: Ints
     charge: int
     made: Ints
 
@@ -243,8 +243,8 @@ class _Batch:
     """
 
     regions: Regions
-    own: KeptTuples
-    other: KeptTuples
+    probing_tuples: KeptTuples
+    probed_tuples: KeptTuples
     earlier: Ints
     start: Ints
     stop: Ints
@@ -278,7 +278,9 @@ class _Batch:
             cost = np.minimum(np.maximum(high - since, 0), cost)
         charge = int(cost.sum())
         made = np.bincount(strip.region, high - low, len(regions)).astype(np.int64)
-        begin, end = self.other.by_key.between(regions.key, earlier[self.start], earlier[self.stop - 1] + 1)
+        begin, end = self.probed_tuples.by_key.between(
+            regions.key, earlier[self.start], earlier[self.stop - 1] + 1
+        )
         # Most unlikely regions end here.
         some = np.flatnonzero((end > begin)[strip.region] & (high > low))
         if not len(some):
@@ -287,15 +289,15 @@ class _Batch:
         begin, end = begin[region], end[region]
         cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
         at = self.start[region[cut]]
-        begin[cut], end[cut] = self.other.by_key.between(
+        begin[cut], end[cut] = self.probed_tuples.by_key.between(
             regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
         )
         pair, place = run_positions(end - begin)
-        theirs = self.other.by_key.rows[begin[pair] + place]
+        theirs = self.probed_tuples.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
-        match = self.other.batch_id[theirs] < int(regions.batch_id[0])
+        match = self.probed_tuples.batch_id[theirs] < int(regions.batch_id[0])
         if window is not None:
-            match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
+            match &= np.abs(self.probing_tuples.time[mine] - self.probed_tuples.time[theirs]) <= window
         return JoinPairs(mine[match], theirs[match], charge, made)
 
     def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
@@ -304,9 +306,9 @@ class _Batch:
             return low, high - low
         region = strip.region
         bucket, start = self.regions.bucket[region], self.start[region]
-        time = self.own.time[self.arrived[self.first[region] + strip.index]]
-        since = np.searchsorted(self.earlier, self.other.places.at(bucket, time - window)) - start
-        until = np.searchsorted(self.earlier, self.other.places.at(bucket, time + window + 1)) - start
+        time = self.probing_tuples.time[self.arrived[self.first[region] + strip.index]]
+        since = np.searchsorted(self.earlier, self.probed_tuples.places.at(bucket, time - window)) - start
+        until = np.searchsorted(self.earlier, self.probed_tuples.places.at(bucket, time + window + 1)) - start
         first = np.clip(since, low, high)
         return first, np.maximum(np.minimum(until, high) - first, 0)
 

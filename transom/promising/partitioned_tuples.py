@@ -72,7 +72,7 @@ class PartitionedTuples:
 
     # --- probing ---
 
-    def found(
+    def probe_results(
         self, probes: Sequence[Probe], rates: Sequence[float | None], promising_state: PromisingState
     ) -> list[ProbeResult]:
         """The results of probes; those of a partition may cost `rate` times their number, if a rate is given."""

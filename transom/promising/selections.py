@@ -80,7 +80,7 @@ class BatchCells:
     def _promised(self, promise: Promise, counts: Floats) -> Floats:
         """The promise of each value in each zone."""
 
-        def known(leaf: EstimatedCount | Column) -> Floats:
+        def leaf_values(leaf: EstimatedCount | Column) -> Floats:
             if isinstance(leaf, EstimatedCount):
                 return counts
             number = self.means.get(leaf.column, self.values.number)
@@ -88,7 +88,7 @@ class BatchCells:
                 raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
             return np.broadcast_to(number[:, None], counts.shape)
 
-        return np.broadcast_to(promised(promise, known), counts.shape)
+        return np.broadcast_to(promised(promise, leaf_values), counts.shape)
 
 
 def batch_cells(

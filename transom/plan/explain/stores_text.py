@@ -103,10 +103,10 @@ def lookup_plan_text(
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
     waits = " (joins with the next batch)" if query.waits else ""
     yield f"query {query.name} over {stream.name}, on demand{waits}"
-    yield from indented(_one(store_set, query, detail))
+    yield from indented(_lookup_lines(store_set, query, detail))
 
 
-def _one(store_set: StoreSetPlan, query: LookupPlan, detail: Detail) -> Iterator[str]:
+def _lookup_lines(store_set: StoreSetPlan, query: LookupPlan, detail: Detail) -> Iterator[str]:
     yield f"looked up for {query.window}, or for less"
     if store_set.where is not None:
         yield f"where {detail.short(store_set.where)}"

@@ -279,7 +279,10 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
         return f"query {name} takes no part in batches{f': {why[0]}' if why else ''}"
     stream, family, selection, query = location
     waits = " (joins with the next batch)" if query.waits else ""
-    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, detail))]
+    lines = [
+        f"query {name} over {stream.name}{waits}",
+        *indented(_query_lines(family, selection, query, detail)),
+    ]
     if verbose:
         lines += indented(decisions_text(_about(stream, family, selection, query)))
     return readable("\n".join(lines))
@@ -297,7 +300,9 @@ def _about(
     return [pass_plan for pass_plan in pass_plans if pass_plan.choices]
 
 
-def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
+def _query_lines(
+    family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail: Detail
+) -> Iterator[str]:
     yield f"window {query.window.text} on {family.clock}"
     if selection.where is not None:
         yield f"where {detail.short(selection.where)}"

@@ -82,11 +82,11 @@ def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedC
 def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:
     """The promise of ON OVERLOAD PREFER over the stream of a window query; what it counts has a summary."""
 
-    def known(leaf: Leaf) -> ResolvedColumn:
+    def resolved_column(leaf: Leaf) -> ResolvedColumn:
         column = stream_column(parsed, scope, leaf)
         stream = column.source.relation.name
         if leaf.counted and not summaries_on(scope.catalog.summaries, stream, column.name):
             parsed.fail(no_summary(stream, column.name), leaf.column)
         return column
 
-    return bound_promise(written, known)
+    return bound_promise(written, resolved_column)

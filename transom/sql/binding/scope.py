@@ -145,7 +145,7 @@ class Scope:
             for source in self.sources:
                 if source.alias.casefold() == parts[0].casefold():
                     names = source.folded.get(parts[1].casefold(), [])
-                    return self._one(node, [(source, name) for name in names], parts[2:])
+                    return self._only_match(node, [(source, name) for name in names], parts[2:])
         first = parts[0].casefold()
         matches = [
             (source, name)
@@ -153,9 +153,9 @@ class Scope:
             for name in source.folded.get(first, [])
             if name not in source.hidden
         ]
-        return self._one(node, matches, parts[1:])
+        return self._only_match(node, matches, parts[1:])
 
-    def _one(
+    def _only_match(
         self, node: exp.Column, matches: list[tuple[FromItem, str]], fields: tuple[str, ...]
     ) -> ResolvedColumn | None:
         if not matches:
