@@ -9,7 +9,7 @@ import pytest
 
 from transom.cli.build_engine import declare_pipeline, open_engine
 from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
-from transom.errors import SettingError, SQLError
+from transom.errors import SettingError, SQLError, StateError
 
 WHOLE = """
 engine:
@@ -237,7 +237,8 @@ def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixt
 
 def test_a_pipeline_chooses_its_backend(tmp_path: Path) -> None:
     engine = open_engine({"backend": "local", "checkpoint": str(tmp_path / "state")})
-    assert engine._backend.name == "local"
+    with pytest.raises(StateError, match="the local backend has no Spark session"):
+        _ = engine.spark
     engine.stop()
 
 
