@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
 from transom.plan.limits import Limits
@@ -68,7 +69,8 @@ def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[
     start = seed + 1_000 * list(STRATEGIES.values()).index(options)
     for number in range(start, start + 12):
         rng = Random(number)
-        check(prodded(rng, rng.choice([case, alike])(rng)), seed=number, restart=number % 5 == 0, **options)
+        drawn = prodded(rng, rng.choice([case, alike])(rng))
+        check_on_engine(drawn, number, restart=number % 5 == 0, **options)
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
