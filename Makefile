@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-api test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test coverage test-api test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,6 +9,9 @@ READY := $(VENV)/.ready
 BENCH := .venv-bench
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising
+
+# Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
@@ -19,6 +22,9 @@ demo: java $(READY) ## a real stream of flights, dozens of queries and the dashb
 
 test: java $(READY) ## every test except those for the cluster and the browser (ARGS="-k slack" for some of them)
 	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
+
+coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
+	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
 
 test-api: java $(READY) ## many generated requests against the API's description, a few minutes
 	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/server/test_description.py $(ARGS)

@@ -19,6 +19,7 @@ from tests.differential.engine import (
 from transom import oracle
 from transom.elements import Drop, Prod, Register
 from transom.plan.strategy import Strategy
+from transom.runtime.progress import StreamProgress
 from transom.sql import Query
 from transom.state.state import Totals
 
@@ -31,7 +32,7 @@ class Remembering(oracle.naive.Oracle):
         if query.is_on_demand:
             return standing
         stream = self.streams[query.stream]
-        before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)
+        before = oracle.naive.OracleStream(stream.rules, stream.columns, [], stream.punctuations)
         self.count(standing, before, stream.accepted)
         closings = stream.closings(query.clock)
         standing.cells = {
@@ -100,28 +101,36 @@ def compare(
         engine.batch(batch_id)
         if restart:
             engine.restart()
-    same_early(case, queries, engine.early)
-    return same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    expected = oracle_answer(case, queries)
+    same_early(case, queries, engine.early, expected)
+    totals = engine.state.stream("s").totals
+    return same_as_oracle(case, queries, engine.results, engine.late, totals, expected)
 
 
-def same_early(case: Case, queries: dict[str, Query], early: dict[str, list[Row]]) -> None:
+def same_early(
+    case: Case, queries: dict[str, Query], early: dict[str, list[Row]], expected: oracle.OracleOutcome
+) -> None:
     """What prods were told is what the oracle knows of the rows so far."""
     if not any(batch.prods for batch in case.batches):
         return
-    expected = oracle_answer(case, queries).early
-    extras = {name: same_results(query, early[name], expected[name]) for name, query in queries.items()}
+    extras = {name: same_results(query, early[name], expected.early[name]) for name, query in queries.items()}
     retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows}, early=True)
 
 
 def same_as_oracle(
-    case: Case, queries: dict[str, Query], results: dict[str, list[Row]], late: list[Any], totals: Totals
+    case: Case,
+    queries: dict[str, Query],
+    results: dict[str, list[Row]],
+    late: list[Any],
+    totals: Totals | StreamProgress,
+    expected: oracle.OracleOutcome | None = None,
 ) -> int:
     """Compare all that came out of an engine with all that comes out of the oracle.
 
     Returns how many results a query gave that the oracle, which keeps nothing from before a query joined,
     could not give.
     """
-    expected = oracle_answer(case, queries)
+    expected = expected or oracle_answer(case, queries)
     extras = {
         name: same_results(query, results[name], expected.results[name]) for name, query in queries.items()
     }
@@ -131,7 +140,11 @@ def same_as_oracle(
 
 
 def same_fates(
-    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: Counter[str], totals: Totals
+    case: Case,
+    queries: dict[str, Query],
+    expected: oracle.OracleOutcome,
+    late: Counter[str],
+    totals: Totals | StreamProgress,
 ) -> None:
     """Every row is counted, late, not asked for or rejected as the oracle says.
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
+from tests.results.in_process import advance
 from transom import oracle
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge, write_shards
@@ -17,7 +17,7 @@ from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
 from transom.overload.chunks import BurstOutcome
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner
@@ -205,6 +205,7 @@ class PureEngine:
             on_executors=self.state.on_executors,
             most_groups=self.executor_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
+            limits=self.planner.strategy.limits,
         )
         rows = pa.table(columns)
         tasks = (aggregate_rows(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))

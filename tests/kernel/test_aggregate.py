@@ -12,10 +12,10 @@ import pytest
 from tests.plan.bids import SEQ, bound, planned
 from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_rows, merge
 from transom.kernel.sheets import combine
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.results.close import Boundary, Reader, close
-from transom.results.lowering import lower_windows, slot_columns
-from transom.windows.closed import Closed
+from transom.results.lower import lower_windows, slot_columns
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}

@@ -21,14 +21,15 @@ from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows, late_ro
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.plan.planner import SharedPlan, interests_of
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
+from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
@@ -54,6 +55,7 @@ class DataBatch:
     is_judged: bool = False  # whether the horizon was applied
     on_demand: Sequence[CompiledQuery] = ()
     store_sets: Sequence[StoreSet] = ()  # what the on-demand queries need kept
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def readers(self) -> list[CompiledQuery]:
@@ -225,13 +227,13 @@ class IngestRun:
         """
         version = self.batch.versions[join.table]
         types = {quoted(name): type for name, type in self.batch.columns.items()}
-        for other in joins:
-            columns = self.tables.columns(other.table, self.batch.versions[other.table])
-            types |= {f"`{other.id}.{name}`": type for name, type in columns.items()}
+        for other_join in joins:
+            columns = self.tables.columns(other_join.table, self.batch.versions[other_join.table])
+            types |= {f"`{other_join.id}.{name}`": type for name, type in columns.items()}
         for key in join.keys:
             column = f"`{join.id}.{key}`"
             others = re.findall(rf"{re.escape(column)} = (`[^`]+`)(?= AND |$)", join.on)
-            if not any(types.get(other) == types[column] for other in others):
+            if not any(types.get(other_join) == types[column] for other_join in others):
                 return False
         return self.tables.is_unique(join.table, version, join.keys)
 
@@ -269,6 +271,7 @@ class IngestRun:
             on_executors=self.batch.state.on_executors,
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
+            limits=self.batch.limits,
         )
         return _Branch(tuple(queries), tuple(_merged_joins(queries)), frame, plan, scalars)
 

@@ -1,8 +1,8 @@
-"""The planner: runs the passes in order, remembers what they decided, and plans nothing where nothing changed."""
+"""The planner: runs the passes in order, remembers their decisions, and reuses a plan while nothing changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
@@ -12,17 +12,18 @@ from typing import Any
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
 from transom.ondemand.store_specs import StoreSet, store_sets
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
-from transom.plan.decisions import Choice, Decision, DecisionLog, PlacementDecision
+from transom.plan.decisions import Choice, Decision, DecisionLog, DecisionRecord, PlacementDecision
 from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
 from transom.plan.passes import PASSES
 from transom.plan.passes.admission import selections
-from transom.plan.passes.placement import EXECUTORS, NAME, stores_that_move
+from transom.plan.passes.placement import EXECUTORS, NAME, ON_EXECUTORS, stores_that_move
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
+from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
 
 NONE: dict[str, Any] = {}
@@ -30,7 +31,7 @@ NONE: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """A stream's queries, as they are computed together."""
+    """The plan of a stream: its selections, their families, and what decides which rows are late."""
 
     selections: tuple[Selection, ...]
     families: tuple[Family, ...]
@@ -47,7 +48,7 @@ NOTHING = SharedPlan((), (), ())
 
 @dataclass
 class _Planned:
-    """What the last plan of a stream was made of: as long as it is the same, so is the plan."""
+    """The inputs of a stream's last plan; the planner reuses the plan while they are the same."""
 
     memory: StreamMemory = field(default_factory=StreamMemory)
     selections: list[Selection] = field(default_factory=list)
@@ -65,11 +66,11 @@ class _Planned:
 
 
 class Planner:
-    """Decides what queries share and where state is kept, by the passes in order.
+    """Decides what queries share and where state is kept, by running the passes in order.
 
-    A batch asks it three times: when it begins (`begin`), for the plan of its rows (`plan`), and when they are
-    aggregated (`place`). Every time the same passes run over a context, and each decides what the context
-    asks of it. The decisions are remembered: EXPLAIN prints them.
+    A batch calls it three times: when the batch begins (`begin`), for the plan of its rows (`plan`), and after they
+    are aggregated (`place`). Each call runs the same passes over a `PlanContext`. The planner remembers their
+    decisions, and EXPLAIN prints them.
     """
 
     def __init__(self, strategy: Strategy | None = None, passes: Sequence[Pass] = PASSES):
@@ -87,7 +88,7 @@ class Planner:
             self._store_sets.clear()
 
     def what_if(self) -> Planner:
-        """A planner that begins with all decisions of this one, and leaves this one as it is."""
+        """A copy of this planner, for plans that must not change it."""
         fork = Planner(self.strategy, self.passes)
         with self._lock:
             fork._streams = {name: planned.copy() for name, planned in self._streams.items()}
@@ -95,7 +96,7 @@ class Planner:
         return fork
 
     def _run(self, context: PlanContext) -> PlanContext:
-        """The context after all passes; their decisions are noted."""
+        """Run all passes, record their decisions, and return the context after them."""
         for run in self.passes:
             decision = run(context)
             if decision is not None:
@@ -106,26 +107,26 @@ class Planner:
     # --- when a batch begins ---
 
     def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
-        """The state once queries joined and left; the queries of the batch's rows may be shared anew."""
+        """The state after queries joined and left; the queries in `reconsider` may also share differently."""
         with self._lock:
             return self._run(
                 PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
             ).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-        """What the on-demand queries of a stream need kept; determined anew when one joins or leaves."""
+        """The stores that the on-demand queries of a stream need; they change when one joins or leaves."""
         with self._lock:
-            known = self._store_sets.get(stream)
-            if known is None or not _same(queries, known[0]):
-                known = self._store_sets[stream] = list(queries), store_sets(queries)
-            return known[1]
+            planned = self._store_sets.get(stream)
+            if planned is None or not _same(queries, planned[0]):
+                planned = self._store_sets[stream] = list(queries), store_sets(queries)
+            return planned[1]
 
     def all_store_sets(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
         """The same for on-demand queries of all streams."""
         streams: dict[str, list[CompiledQuery]] = {}
         for query in queries:
             streams.setdefault(query.query.stream, []).append(query)
-        return [one for stream, own in streams.items() for one in self.store_sets(stream, own)]
+        return [each for stream, members in streams.items() for each in self.store_sets(stream, members)]
 
     # --- the plan of its rows ---
 
@@ -138,42 +139,44 @@ class Planner:
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         last = self._streams.setdefault(queries[0].query.stream, _Planned())
-        own = [state.queries[query.name] for query in queries]
-        forced = [one.forced for one in own]
-        homes = [one.homes[0] for one in own]
+        query_states = [state.queries[query.name] for query in queries]
+        forced = [each.forced for each in query_states]
+        homes = [each.homes[0] for each in query_states]
         states = [state.selections[home] for home in homes]
-        slots = [one.slots for one in states]
+        slots = [each.slots for each in states]
         members = list(queries)
         same_queries = _same(members, last.queries)
         if same_queries and homes == last.homes and slots == last.slots:
-            found = last.selections
+            planned_selections = last.selections
         else:
-            found = selections(state, queries, last.memory.selections)
+            planned_selections = selections(state, queries, last.memory.selections)
             last.homes, last.slots = homes, slots
         apart = frozenset(
             home
-            for home, one in zip(homes, states, strict=True)
-            if one.alone_until and one.alone_until > state.batch_id
+            for home, each in zip(homes, states, strict=True)
+            if each.alone_until and each.alone_until > state.batch_id
         )
-        if last.plan is None or not _same(found, last.selections) or apart != last.apart:
-            self._decide(state, last, found)
+        if last.plan is None or not _same(planned_selections, last.selections) or apart != last.apart:
+            self._decide(state, last, planned_selections)
             last.apart = apart
         elif forced == last.forced and same_queries:
             return last.plan
         if forced != last.forced or not same_queries:
             last.forced, last.queries, last.interests = forced, members, interests_of(state, queries)
-        last.plan = SharedPlan(tuple(found), last.families, last.interests)
+        last.plan = SharedPlan(tuple(planned_selections), last.families, last.interests)
         return last.plan
 
-    def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
-        context = PlanContext(state, state, self.strategy, selections=found, memory=last.memory)
-        last.families, last.selections = self._run(context).families, found
+    def _decide(self, state: State, last: _Planned, new_selections: list[Selection]) -> None:
+        context = PlanContext(state, state, self.strategy, selections=new_selections, memory=last.memory)
+        last.families, last.selections = self._run(context).families, new_selections
         memory = last.memory
-        memory.selections = {one.id: memory.selections[one.id] for one in found}
-        memory.forget_departed(len(found))
+        memory.selections = {selection.id: memory.selections[selection.id] for selection in new_selections}
+        memory.forget_departed(len(new_selections))
         if not memory.selections:
             last.selections, last.homes = [], []
-        self._log.prune(found[0].clock.stream, {f"selection {one.id}" for one in found})
+        self._log.prune(
+            new_selections[0].clock.stream, {f"selection {selection.id}" for selection in new_selections}
+        )
 
     # --- when they are aggregated ---
 
@@ -191,7 +194,8 @@ class Planner:
         if reason is not None:
             about = f"stores of {store_set.selection}"
             with self._lock:
-                self._log.record(Decision(NAME, [Choice(store_set.clock.stream, about, EXECUTORS, reason)]))
+                choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
+                self._log.record(Decision(NAME, [choice]))
         return reason is not None
 
     # --- what was decided ---
@@ -209,6 +213,22 @@ class Planner:
         for name in names:
             yield name, list(log.of(stream, name))
 
+    def records(self, stream: str) -> list[DecisionRecord]:
+        """The same as records."""
+        return [
+            DecisionRecord.of(name, choice) for name, choices in self.decisions(stream) for choice in choices
+        ]
+
+    def stored_decisions(self) -> tuple[PassDecisions, ...]:
+        """The decisions that a checkpoint stores."""
+        with self._lock:
+            return self._log.stored()
+
+    def restore_decisions(self, decisions: Iterable[PassDecisions]) -> None:
+        """Begin with the decisions that a checkpoint stores."""
+        with self._lock:
+            self._log.restore(decisions)
+
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
     """Whether two lists hold the very same objects."""
@@ -220,19 +240,19 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)
-    known: dict[str, Predicate] = {}
-    found = []
+    conjuncts: dict[str, Predicate] = {}
+    interests = []
     for members in alike.values():
         first = members[0]
         windows = dict.fromkeys((q.query.window, state.queries[q.name].forced) for q in members)
-        found.append(
+        interests.append(
             Interest(
                 first.query.clock,
-                tuple(known.setdefault(predicate_text(part), part) for part in first.conjuncts),
+                tuple(conjuncts.setdefault(predicate_text(part), part) for part in first.conjuncts),
                 tuple(key.scalar for key in first.query.keys),
                 first.key_columns or NONE,
                 first.pinned or NONE,
                 tuple(windows),
             )
         )
-    return tuple(found)
+    return tuple(interests)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import sorted_distinct
-from transom.plan.compiled import CompiledQuery
+from transom.columns.groups import sorted_distinct
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.slot_sources import readable_slots
 from transom.results.close import Reader
-from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
-from transom.results.presentation import LoweredWindows
+from transom.results.lower import Places, combine_parts, lower_by_shape, slot_columns
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.state.state import QueryState, SelectionState, StreamState
 from transom.storage.shard_refs import ShardRef
@@ -108,12 +108,12 @@ class Reading:
 
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
-        found: dict[int, Places] = {}
-        known: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        places: dict[int, Places] = {}
+        shared_places: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
         for i in closing:
             query, kept = readers[i].query, self.selections[readers[i].home].slots
             alike = query.slot_ids, kept
-            if alike not in known:
-                known[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
-            found[i] = known[alike]
-        return found
+            if alike not in shared_places:
+                shared_places[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
+            places[i] = shared_places[alike]
+        return places

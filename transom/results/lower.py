@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
 from transom.results.close import specs_of
-from transom.results.presentation import LoweredWindows
+from transom.results.result_rows import LoweredWindows
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
@@ -40,20 +40,20 @@ def lower_by_shape(
         alike.setdefault((asking[number].shape, places[number]), []).append(i)
     for members in alike.values():
         if len(alike) == 1:
-            rows, own = closed, which
+            rows, members_of_rows = closed, which
         else:
             chosen = np.flatnonzero(np.isin(which, members))
-            rows, own = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
+            rows, members_of_rows = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
-        order = np.argsort(own, kind="stable")
+        order = np.argsort(members_of_rows, kind="stable")
         table = lower_windows(
-            layout, rows.take(pa.array(order)), queries, own[order], places[present[members[0]]]
+            layout, rows.take(pa.array(order)), queries, members_of_rows[order], places[present[members[0]]]
         )
         names = [query.name for query in queries]
-        came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
+        came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
             queries,
-            own[order],
+            members_of_rows[order],
             table,
             [unseen(name) for name in names],
             [name in partial for name in names],
