@@ -348,4 +348,4 @@ def test_a_function_over_aggregates_that_breaks_suspends_its_query_only(make_eng
     feed.push([(1, "2013-01-01 12:00:00"), (1, "2013-01-01 12:02:00")])
     engine.step()
     assert good.results()["n"].to_pylist() == [1]
-    assert bad.suspended is not None and "function failed" in bad.suspended
+    assert bad.suspended is not None and "failed because of it: ZeroDivisionError" in bad.suspended

@@ -38,22 +38,26 @@ def lower_by_shape(
     alike: dict[object, list[int]] = {}
     for i, number in enumerate(present):
         alike.setdefault((asking[number].shape, places[number]), []).append(i)
-    for members in alike.values():
-        if len(alike) == 1:
-            rows, members_of_rows = closed, which
-        else:
-            chosen = np.flatnonzero(np.isin(which, members))
-            rows, members_of_rows = closed.take(pa.array(chosen)), np.searchsorted(members, which[chosen])
+    shapes = np.empty(len(present), np.int64)
+    for shape, members in enumerate(alike.values()):
+        shapes[members] = shape
+    order = np.lexsort((which, shapes[which]))  # all rows of a shape together, query by query
+    bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
+    for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
+        chosen = order[start:stop]
+        members_of_rows = np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
-        order = np.argsort(members_of_rows, kind="stable")
+        # A sheet has the states of all queries: only those that these queries read are copied.
+        read = [name for names in places[present[members[0]]] for name in names]
+        rows = closed.select(list(dict.fromkeys(("wid", *layout.key_names, "rows", *read))))
         table = lower_windows(
-            layout, rows.take(pa.array(order)), queries, members_of_rows[order], places[present[members[0]]]
+            layout, rows.take(pa.array(chosen)), queries, members_of_rows, places[present[members[0]]]
         )
         names = [query.name for query in queries]
         came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
             queries,
-            members_of_rows[order],
+            members_of_rows,
             table,
             [unseen(name) for name in names],
             [name in partial for name in names],

@@ -109,11 +109,19 @@ class Reading:
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
         places: dict[int, Places] = {}
-        shared_places: dict[tuple[tuple[str, ...], tuple[str, ...]], Places] = {}
+        layouts: dict[tuple[str, ...], int] = {}  # slots that selections keep, numbered
+        numbers: dict[int, int] = {}  # of the slots of each selection
+        slots: list[dict[str, int]] = []
+        shared_places: dict[tuple[tuple[str, ...], int], Places] = {}
         for i in closing:
-            query, kept = readers[i].query, self.selections[readers[i].home].slots
-            alike = query.slot_ids, kept
+            query, home = readers[i].query, readers[i].home
+            if home not in numbers:
+                kept = self.selections[home].slots
+                numbers[home] = layouts.setdefault(kept, len(slots))
+                if numbers[home] == len(slots):
+                    slots.append({key: place for place, key in enumerate(kept)})
+            alike = query.slot_ids, numbers[home]
             if alike not in shared_places:
-                shared_places[alike] = slot_columns(query, {key: place for place, key in enumerate(kept)})
+                shared_places[alike] = slot_columns(query, slots[numbers[home]])
             places[i] = shared_places[alike]
         return places

@@ -7,7 +7,7 @@ new query's windows they answer exactly; the rest the query has missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import is_not
@@ -76,6 +76,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
         changed.extend(home, query, change.queries)
         reason = _why_shared(others, missed, unseen)
         choices.append(_choice(query, f"shares selection {home}", reason, "shares_selection"))
+    changed.grow(change.queries)
     return changed.state(), choices
 
 
@@ -229,6 +230,9 @@ class _Change:
         self.gone_far: set[int] = set()
         self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices that move to another sheet
         self.unseen_by_all: dict[tuple[int, str | None], IntervalSet | None] = {}
+        self.grown: dict[
+            int, dict[str, Slot]
+        ] = {}  # all slots that selections keep, where queries added some
 
     @cached_property
     def members(self) -> dict[int, list[str]]:
@@ -238,6 +242,17 @@ class _Change:
             for home in query_state.homes:
                 members.setdefault(home, []).append(name)
         return members
+
+    def kept(self, home: int) -> Collection[str]:
+        """The ids of the slots that a selection keeps."""
+        return self.grown[home] if home in self.grown else self.selections[home].slots
+
+    def grow(self, living: Mapping[str, CompiledQuery]) -> None:
+        """Let selections keep the slots that joining queries added; all at once, because sheets move."""
+        for home, slots in self.grown.items():
+            if len(slots) > len(self.selections[home].slots):
+                self.reslot(home, list(slots.values()), living[self.members[home][0]])
+        self.grown = {}
 
     def state(self) -> State:
         for sheet, homes in self.gone.items():
@@ -309,10 +324,11 @@ class _Change:
         if not missed or home not in self.before.selections:
             return missed
         across = self._file_anew(home, query, missed, living, paned)
-        if not is_answered(query, selection.slots):
+        kept = self.kept(home)
+        if not is_answered(query, kept):
             return missed | across
         before = IntervalSet()
-        for slot in (None, *source_slots(query, selection.slots).values()):
+        for slot in (None, *source_slots(query, kept).values()):
             unseen = self._unseen_by_all(home, slot, living)
             if unseen is None:
                 return None
@@ -367,7 +383,7 @@ class _Change:
         if key in self.unseen_by_all:
             return self.unseen_by_all[key]
         unseen_by_members: IntervalSet | None = None
-        slots_here = self.selections[home].slots
+        slots_here = self.kept(home)
         for name in self.members[home]:
             unseen = self.queries[name].unseen
             has_it = slot is None or slot.id in source_slots(living[name], slots_here)
@@ -379,12 +395,14 @@ class _Change:
         return unseen_by_members
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
-        """Add the slots that a new query needs to a selection."""
-        selection = self.selections[home]
-        missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, selection.slots) is None)
-        if missing:
+        """Let a selection keep the slots that a new query needs."""
+        kept = self.kept(home)
+        missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, kept) is None)
+        if missing and home not in self.grown:
             readable = readable_slots(living[name] for name in self.members[home])
-            self.reslot(home, [*(readable[key] for key in selection.slots), *missing.values()], query)
+            self.grown[home] = {key: readable[key] for key in kept}
+        if missing:
+            self.grown[home] |= missing
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
         """Let a selection keep other slots: its slices move to the sheet of that layout."""
