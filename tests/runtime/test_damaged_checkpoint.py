@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import transom
-from tests.engine_factory import EngineFactory
-from tests.runtime.engine_helpers import SettableClock, accounted, answers, bids_files
+from tests.engine_factory import ON_BOTH, EngineFactory
+from tests.runtime.engine_helpers import BIDS, PER_SITE, SettableClock, accounted, answers, bids, bids_files
 from tests.runtime.fault_helpers import Crash, Fault
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
@@ -97,9 +97,8 @@ class Damage:
         return Path(shutil.copytree(self.original, self.program.place / f"copy{self.copies}"))
 
     def files(self) -> list[str]:
-        return sorted(
-            str(file.relative_to(self.original)) for file in self.original.rglob("*") if file.is_file()
-        )
+        files = (file for file in self.original.rglob("*") if file.is_file() and file.stat().st_size)
+        return sorted(str(file.relative_to(self.original)) for file in files)
 
     def check(self, file: str, damage: Callable[[Path], None]) -> bool:
         """Whether a checkpoint with a damaged file is refused; otherwise it has the same outcome."""
@@ -152,14 +151,16 @@ def flip(position: float) -> Callable[[Path], None]:
 
 
 def kind(file: str) -> str:
-    """What a file holds: the last of each kind is damaged."""
+    """What a file holds."""
     top, *_, name = file.split("/")
     return f"{top}/{name}" if name.startswith("_") else f"{top}{os.path.splitext(name)[1]}"
 
 
 @pytest.mark.parametrize("how", [remove, truncate, flip(0.4)], ids=["removed", "truncated", "a flipped bit"])
 def test_a_damaged_file_of_any_kind_changes_no_answer(damage: Damage, how: Callable[[Path], None]) -> None:
-    kinds = {kind(file): file for file in damage.files() if not file.endswith("_SUCCESS")}
+    committed = ("results/", "late/", "rejected/")  # the last files there may be those of the begun batch
+    kinds = {kind(file): file for file in damage.files() if not file.startswith(committed)}
+    kinds |= {kind(file): file for file in reversed(damage.files()) if file.startswith(committed)}
     assert {"log.json", "state.arrow", "results.arrow", "late.parquet", "sidelined.parquet"} <= set(kinds)
     refused = {name for name, file in kinds.items() if damage.check(file, how)}
     assert refused >= {"results.arrow", "late.parquet", "rejected.parquet", "sidelined.parquet"}
@@ -168,7 +169,7 @@ def test_a_damaged_file_of_any_kind_changes_no_answer(damage: Damage, how: Calla
 def test_any_single_flipped_bit_is_found(damage: Damage, seed: int) -> None:
     draw = random.Random(seed)
     store = Store(damage.original)
-    files = [file for file in damage.files() if not file.endswith(("_SUCCESS", ".parquet"))]
+    files = [file for file in damage.files() if not file.endswith(".parquet")]
     for _ in range(FLIPS):
         file = draw.choice(files)
         data = bytearray(store.raw(file))
@@ -215,3 +216,21 @@ def test_a_checkpoint_without_any_state_is_refused(damage: Damage) -> None:
     shutil.rmtree(copy / "state")
     with pytest.raises(transom.CheckpointError, match=r"state/.* of the checkpoint is missing"):
         damage.program.start(copy)
+
+
+@ON_BOTH
+def test_a_damaged_shard_is_named_by_the_task_that_reads_it(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    options = {"clock": SettableClock(), "state": "executors"}
+    engine = make_engine(tmp_path / "checkpoint", **options)
+    feed = engine.feed("bids", BIDS, time="ts")
+    query = engine.register(PER_SITE, name="q")
+    feed.push(bids((1, 1.0, "12:00"), (2, 2.0, "12:00:30")))
+    engine.step()
+    for file in (tmp_path / "checkpoint" / "shards").rglob("*.arrow"):
+        flip(0.5)(file)
+    feed.push(bids((1, 1.0, "12:10")))
+    with pytest.raises(transom.CheckpointError, match=r"^shards/.*arrow of the checkpoint is damaged"):
+        engine.step()
+    assert answers(query) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,8 @@ class Sink(ABC):
     """An output for results in one format."""
 
     path: str | None  # of a directory that holds a directory per batch, if it writes files
+    guarded: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    """A moment in which the engine owns its checkpoint, so that output may appear; raises if it does not."""
 
     @property
     def exactly_once(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -44,8 +46,10 @@ class StaticTables:
         frame = self._frame_of(source, format, schema, options)
         version = (self.latest(name) or 0) + 1
         directory = _directory(name, version)
-        frame.write_parquet(self._store.path(directory))
-        seal(self._store, directory)
+        # Under a name of its own: the backend's writer is not stopped when another engine takes over.
+        attempt = uuid.uuid4().hex
+        frame.write_parquet(self._store.path(f"{directory}/{attempt}"))
+        seal(self._store, directory, attempt)
         return version
 
     def versions(self, name: str) -> list[int]:
@@ -64,8 +68,8 @@ class StaticTables:
             directory = _directory(name, version)
             if not is_sealed(self._store, directory):
                 raise StateError(f"the checkpoint has no version {version} of table {name}")
-            sealed_files(self._store, directory)
-            path = self._store.path(directory)
+            paths = {posixpath.dirname(file) for file in sealed_files(self._store, directory)}
+            path = self._store.path(paths.pop())
             self._frames[name, version] = self._in_memory_if_small(self._backend.read_parquet([path]))
         return self._frames[name, version]
 

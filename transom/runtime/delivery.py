@@ -39,6 +39,7 @@ class Delivery:
         sink = self.loop.backend.sink(
             format, dict(options) if path is None else {**options, "path": str(path)}
         )
+        sink.guarded = self.loop.store.guarded
         if sink.path is not None:
             self._check_path(sink.path)
         self._sinks.append((query, sink))

@@ -112,7 +112,7 @@ class Engine:
         self._backend = choose_backend(backend, spark)
         store = Store(checkpoint, sync) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
-            weakref.finalize(self, store.delete)
+            weakref.finalize(self, Store(store.uri).delete)
             if not self._backend.shares_disk:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)

@@ -47,6 +47,7 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.state import State
 from transom.storage.file_store import Store
+from transom.storage.lease import Lease
 
 log = logging.getLogger("transom")
 
@@ -75,6 +76,7 @@ class BatchLoop:
         naive: bool,
     ):
         self.backend, self.store, self.clock = backend, store, clock
+        store.guarded = Lease(store).guarded
         self.log, self.outputs = BatchLog(store), Outputs(store)
         self.declared = Declared(backend, store)
         self.planner, strategy = planner, planner.strategy
@@ -325,6 +327,8 @@ class BatchLoop:
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
         report = self._report(intent, registry, ingested.outcome, output, watch)
         self.store.flush()  # the batch must be the same after a power failure: others see it from here on
+        with self.store.guarded():
+            pass  # an engine that another one has replaced delivers nothing
         for listener in list(self.listeners):
             listener(report)
         watch.lap("delivery")

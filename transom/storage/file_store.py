@@ -6,9 +6,9 @@ import os
 import posixpath
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -36,6 +36,9 @@ class Store:
 
     def __init__(self, uri: str | Path, sync: bool = False):
         self.sync = sync  # whether files are brought to disk; only local files can be
+        self.guarded: Callable[[], AbstractContextManager[None]] = (
+            nullcontext  # of the lease, if there is one
+        )
         self._unsynced: dict[str, None] = {}  # files and directories that `flush` brings to disk
         text = str(uri)
         try:
@@ -58,6 +61,11 @@ class Store:
     def path(self, name: str = "") -> str:
         """The address of a file or directory as Spark reads it."""
         return f"{self.uri}/{name}" if name else self.uri
+
+    @property
+    def local_path(self) -> str | None:
+        """The store's directory, if it is on this machine."""
+        return self._root if self._is_local else None
 
     def exists(self, name: str = "") -> bool:
         """Whether there is such a file or directory."""
@@ -135,8 +143,8 @@ class Store:
             self._unsynced.update(dict.fromkeys(paths))
 
     def __getstate__(self) -> dict[str, Any]:
-        """A store goes to tasks, which bring their files to disk one by one."""
-        return {**self.__dict__, "_unsynced": {}}
+        """A store goes to tasks, which write files under new names, and bring them to disk one by one."""
+        return {**self.__dict__, "_unsynced": {}, "guarded": nullcontext}
 
     def _make_directory(self, path: str) -> None:
         """Make a directory and those above it; with `sync`, their entries are on disk."""
@@ -169,7 +177,8 @@ class Store:
                 framed = FramedWriter(name, file)
                 yield framed
                 framed.finish()
-            self._fs.move(unfinished, target)
+            with self.guarded():
+                self._fs.move(unfinished, target)
             self._changed(target, directory)
         except BaseException:
             with suppress(OSError):
@@ -196,10 +205,13 @@ class Store:
     def delete(self, name: str = "") -> None:
         """Delete a file, or a directory with all in it; nothing happens if there is none."""
         info = self._fs.get_file_info(self._at(name))
-        if info.type == fs.FileType.Directory:
-            self._fs.delete_dir(info.path)
-        elif info.type != fs.FileType.NotFound:
-            self._fs.delete_file(info.path)
+        if info.type == fs.FileType.NotFound:
+            return
+        with self.guarded():
+            if info.type == fs.FileType.Directory:
+                self._fs.delete_dir(info.path)
+            else:
+                self._fs.delete_file(info.path)
 
     def _at(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):

@@ -17,11 +17,12 @@ from transom.storage.framed_file import damaged, missing
 SEAL = "_files.json"
 
 
-def seal(store: Store, directory: str) -> int:
-    """List the files of a directory in its seal; the number of their bytes."""
+def seal(store: Store, directory: str, under: str = "") -> int:
+    """List the files of a directory, or of a directory in it, in its seal; the number of their bytes."""
     files = [
         {"name": name, "size": size, "crc": _checksum(store, f"{directory}/{name}")}
         for name, size in sorted(store.files(directory).items())
+        if not under or name.startswith(f"{under}/")
     ]
     store.note([f"{directory}/{file['name']}" for file in files])
     store.write(f"{directory}/{SEAL}", json.dumps({"files": files}).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from transom.backends.local.frame import local_path
 from transom.durations import format_instant
 from transom.errors import SettingError, near_miss
 
+_UNFINISHED = ".unfinished-"
 FORMATS = ("parquet", "json", "csv", "console")
 
 
@@ -40,6 +42,8 @@ class LocalSink(Sink):
     def write(self, frame: Frame, batch_id: int) -> None:
         table = frame.to_table()
         if self.path is None:
+            with self.guarded():
+                pass
             for row in table.to_pylist():
                 print(", ".join(f"{name} {_plain(value)}" for name, value in row.items()))
             return
@@ -47,7 +51,17 @@ class LocalSink(Sink):
             table = table.drop_columns(["batch"])
         directory = local_path(self.path) / f"batch={batch_id}"
         directory.mkdir(parents=True, exist_ok=True)
-        file = directory / f"part.{self.format}"
+        unfinished = directory / f"{_UNFINISHED}{uuid.uuid4().hex}"  # hidden from readers
+        try:
+            self._write(table, unfinished)
+            with self.guarded():
+                unfinished.replace(directory / f"part.{self.format}")
+                for left in directory.glob(f"{_UNFINISHED}*"):  # by an attempt that was killed
+                    left.unlink()
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _write(self, table: pa.Table, file: Path) -> None:
         if self.format == "parquet":
             pq.write_table(table, file)
         elif self.format == "json":

@@ -11,11 +11,14 @@ from pyspark.errors import PySparkException
 
 from transom.backends.base import error_chain
 from transom.backends.spark.scalars import short_message
-from transom.errors import StateError
+from transom.errors import CheckpointError, StateError
 
 MOST_TEXT = 300  # characters of an error: a message may quote a whole value
 _STACK = re.compile(r"\s*\n\s*at [\w.$]+\(.*", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
+_DAMAGED = re.compile(
+    r"transom\.(?:errors\.CheckpointError|storage\.framed_file\.MissingFile): (?P<message>[^\n]*)"
+)
 _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
 
 
@@ -33,6 +36,12 @@ def failure_text(error: BaseException) -> str:
         text = lines[-1]
     text = short_message(ValueError(_STACK.sub("", text)))
     return _EXCEPTION.sub("", text)[:MOST_TEXT] or type(error).__name__
+
+
+def checkpoint_failure(error: BaseException) -> CheckpointError | None:
+    """The error of a task that found a damaged file of the checkpoint; None for any other."""
+    found = _DAMAGED.search(str(error))
+    return None if found is None else CheckpointError(found["message"])
 
 
 def is_external_failure(error: BaseException) -> bool:

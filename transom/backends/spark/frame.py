@@ -12,6 +12,7 @@ from pyspark.sql.types import MapType, VariantType
 
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
+from transom.backends.spark.failures import checkpoint_failure
 from transom.backends.spark.scalars import collect_small
 from transom.backends.spark.session import ansi_off
 from transom.backends.spark.types import spark_schema, to_arrow, to_table
@@ -99,14 +100,29 @@ class SparkFrame(Frame):
             df.unpersist()
 
     def to_table(self, few: bool = False) -> pa.Table:
-        return collect_small(self.df) if few else to_table(self.df)
+        with _damage_reported():
+            return collect_small(self.df) if few else to_table(self.df)
 
     def first(self, count: int) -> pa.Table:
-        return to_table(self.df.limit(count))
+        with _damage_reported():
+            return to_table(self.df.limit(count))
 
     def write_parquet(self, path: str, partition_by: str | None = None) -> None:
         writer = self.df.write.mode("overwrite")
-        (writer if partition_by is None else writer.partitionBy(partition_by)).parquet(path)
+        with _damage_reported():
+            (writer if partition_by is None else writer.partitionBy(partition_by)).parquet(path)
+
+
+@contextmanager
+def _damage_reported() -> Iterator[None]:
+    """Raise what a task found in the checkpoint as it is, without Spark's stack trace around it."""
+    try:
+        yield
+    except Exception as error:
+        damage = checkpoint_failure(error)
+        if damage is not None:
+            raise damage from error
+        raise
 
 
 def _df(frame: Frame) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from transom.backends.base import Frame, Sink
 from transom.backends.spark.frame import SparkFrame
-from transom.errors import SettingError, near_miss
+from transom.errors import BatchError, SettingError, near_miss
 
 FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"})
 
@@ -46,10 +47,41 @@ class SparkSink(Sink):
         a column from it."""
         assert isinstance(frame, SparkFrame)
         data = frame.df
+        if self.path is None:
+            with self.guarded():
+                pass
         if self.format == "console":
             data.show(int(self.options.get("numRows", 20)), truncate=self.options.get("truncate") == "true")
         elif self.path is not None:
-            writer = data.drop("batch").write.format(self.format).options(**self.options)
-            writer.mode("overwrite").save(f"{self.path.rstrip('/')}/batch={batch_id}")
+            root, writer = self.path.rstrip("/"), data.drop("batch").write.format(self.format)
+            unfinished = f"{root}/_unfinished/batch={batch_id}-{uuid.uuid4().hex}"  # hidden from readers
+            try:
+                writer.options(**self.options).save(unfinished)
+                with self.guarded():
+                    _rename(data.sparkSession, unfinished, f"{root}/batch={batch_id}")
+            finally:
+                _delete(
+                    data.sparkSession, f"{root}/_unfinished"
+                )  # with what an attempt that was killed has left
         else:
             data.write.format(self.format).options(**self.options).mode("append").save(self.target)
+
+
+def _rename(spark: SparkSession, source: str, target: str) -> None:
+    """Let a directory take the place of another one."""
+    system, place = _place(spark, target)
+    system.delete(place, True)
+    if not system.rename(_place(spark, source)[1], place):
+        raise BatchError(f"{source} can't be renamed to {target}")
+
+
+def _delete(spark: SparkSession, path: str) -> None:
+    system, place = _place(spark, path)
+    system.delete(place, True)
+
+
+def _place(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The file system of a path, and the path as it knows it."""
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place

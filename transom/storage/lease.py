@@ -1,0 +1,93 @@
+"""The lease of a checkpoint: an engine that opens it takes the next number, and the engine before it stops.
+
+lease/0000000007.json      the engine with the highest number owns the checkpoint; the file says which it is
+lease/lock                 held for a moment while a file gets its name, or a number is taken
+
+The number is a fencing number: an engine checks it whenever one of its files gets its name or is deleted. An engine
+that was paused while another one took over finds a higher number, and changes nothing. On a local file system a
+lock makes the check and the change one step. Other file systems have no such lock: the check comes right before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from transom.durations import format_instant
+from transom.errors import StateError
+from transom.storage.file_store import Store
+
+_DIRECTORY = "lease"
+
+
+class Lease:
+    """The right of one engine to change a checkpoint."""
+
+    def __init__(self, store: Store):
+        """Take the checkpoint over, whoever had it."""
+        self._store, self._lock = store, None
+        if store.local_path is not None:
+            directory = Path(store.local_path) / _DIRECTORY
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = directory / "lock"
+        with self._locked():
+            before = self._numbers()
+            self.number = max(before, default=0) + 1
+            store.write(_file(self.number), json.dumps(_holder()).encode())
+            store.flush()
+            for number in before:
+                store.delete(_file(number))
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """A moment in which this engine owns the checkpoint; StateError if another one has taken it over."""
+        with self._locked():
+            if self._numbers() != [self.number]:
+                raise StateError(f"another engine has taken over this checkpoint: {self._successor()}")
+            yield
+
+    def _successor(self) -> str:
+        highest = max(self._numbers(), default=0)
+        if highest <= self.number:
+            return (
+                "its lease is gone; stop this engine, and start one on a checkpoint that nothing else changes"
+            )
+        holder = json.loads(self._store.read(_file(highest)))
+        since = format_instant(holder["since"])
+        return f"process {holder['process']} on {holder['host']}, at {since}; this one stops"
+
+    def _numbers(self) -> list[int]:
+        if self._lock is not None:
+            try:
+                names = os.listdir(self._lock.parent)
+            except FileNotFoundError:
+                names = []
+        else:
+            names = self._store.list(_DIRECTORY)
+        return sorted(int(name[:10]) for name in names if name.endswith(".json"))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._lock is None or not self._lock.parent.exists():
+            yield
+            return
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _file(number: int) -> str:
+    return f"{_DIRECTORY}/{number:010d}.json"
+
+
+def _holder() -> dict[str, object]:
+    return {"host": socket.gethostname(), "process": os.getpid(), "since": time.time_ns() // 1000}
