@@ -10,6 +10,9 @@ BENCH := .venv-bench
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising
 
+# Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
 from transom.kernel.aggregate import BatchPlan, accounts_of, aggregate_rows, count_partials
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 from transom.results.advance import apply_batch
 from transom.results.stream_progress import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
@@ -88,7 +88,7 @@ def measure(batches: list[pa.Table], queries: dict[str, str], windows: str, frag
 def _run(
     batches: Sequence[pa.Table], queries: Sequence[CompiledQuery], windows: str, fragments: str
 ) -> Measured:
-    strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), Fragments(fragments))
+    strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), FragmentSharing(fragments))
     rules = StreamRules(TIME, 0)
     planner = Planner(strategy)
     state = planner.begin(State(), Membership({query.name: query for query in queries}, queries))

@@ -15,6 +15,11 @@ from transom.backends.base import Backend
 settings.register_profile("transom", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("transom")
 
+# Tests end before the JVM's optimizing compiler pays off. Processes that tests start inherit these.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:

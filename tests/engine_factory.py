@@ -11,6 +11,7 @@ import pytest
 
 import transom
 from transom.backends.base import Backend, Sink
+from transom.backends.choose import choose_backend
 
 ON_BOTH = pytest.mark.backends("local", "spark")
 
@@ -38,7 +39,7 @@ class EngineFactory:
     @property
     def backend(self) -> Backend:
         """A backend for tests of what is below the engine."""
-        return self()._backend
+        return choose_backend(self.name, self.session)
 
     @property
     def sink_type(self) -> type[Sink]:

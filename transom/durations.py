@@ -86,16 +86,16 @@ def parse_instant(value: str | int | date | datetime) -> int:
         return (aware - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
         return (value - _EPOCH.date()).days * 86_400_000_000
-    found = _INSTANT.fullmatch(value.strip())
-    if found is None:
+    match = _INSTANT.fullmatch(value.strip())
+    if match is None:
         raise SettingError(f"{value!r} is not a time; write one like '2013-01-01 12:05'")
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
-    fraction = int((found[7] or "0").ljust(6, "0")[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    fraction = int((match[7] or "0").ljust(6, "0")[:6])
     try:
         aware = datetime(year, month, day, hour, minute, second, fraction, UTC)
     except ValueError as error:
         raise SettingError(f"{value!r} is not a time: {error}") from None
-    return (aware - _EPOCH) // timedelta(microseconds=1) - _zone_microseconds(found[8])
+    return (aware - _EPOCH) // timedelta(microseconds=1) - _zone_microseconds(match[8])
 
 
 def _zone_microseconds(zone: str | None) -> int:

@@ -49,7 +49,7 @@ class WindowSpec:
 
     def __post_init__(self) -> None:
         if self.range <= 0 or self.slide <= 0:
-            raise ValueError("a window's range and slide are positive")
+            raise ValueError("a window's range and slide must be positive")
         object.__setattr__(self, "phase", self.phase % self.slide)
 
     @classmethod

@@ -59,12 +59,12 @@ class SQLError(TransomError, ValueError):
         return f"{self.message}{where}\n  {shown}\n  {' ' * (self.column - 1)}{'^' * width}"
 
 
-def near_miss(word: str, known: Iterable[str]) -> str:
+def near_miss(word: str, candidates: Iterable[str]) -> str:
     """A clause that suggests what was probably meant, or nothing.
 
     >>> near_miss("prise", ["price", "site"])
     '; did you mean price?'
     """
-    folded = {name.casefold(): name for name in known}
+    folded = {name.casefold(): name for name in candidates}
     close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[close[0]]}?" if close else ""

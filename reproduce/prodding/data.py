@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from reproduce.local_engine import INSTANT
 from transom.cli.flights import flights
 from transom.errors import SettingError
 from transom.runtime.streamer import Streamer
 
 SECOND = 1_000_000
+INSTANT = pa.timestamp("us", tz="UTC")
 DENSITY = 0.95  # of the thesis's generator: the chance that the next tuple has the same second
 TUPLES_A_SECOND = 1 / (1 - DENSITY)
 BURSTS = ((12, 4), (32, 5), (62, 13))  # second and length, in every hundred seconds: A, B and C of figure 4.4

@@ -7,12 +7,12 @@ from typing import Any
 
 from reproduce.prodding.aggressiveness import LEVELS
 from reproduce.prodding.analysis import Matched, Pairs, accuracies, mean
-from reproduce.prodding.data import SECOND, departures
+from reproduce.prodding.data import departures
 from reproduce.prodding.simulation import Script, Windows, emit_at, simulate
 from reproduce.report import Line, Options, Report
 
 WINDOWS = Windows(3 * 3600, 3600)
-SLACK = 2 * 3600 * SECOND
+SLACK = "2 hours"
 ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest": "max(value)"}
 
 

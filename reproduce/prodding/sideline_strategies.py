@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reproduce.local_engine import LocalEngine
 from reproduce.prodding.bursts import LATE, Q4_2, latencies
 from reproduce.prodding.data import SECOND, Recording, wireless
-from reproduce.prodding.simulation import STREAM, Script, Windows, simulate
+from reproduce.prodding.simulation import STREAM, Script, SimulatedClock, Windows, simulate
 from reproduce.report import Line, Options, Report
-from transom.elements import Prod
-from transom.overload.bursts import split_burst
-from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
+from transom.backends.local.backend import LocalBackend
+from transom.elements import Prod, Punctuation, Register
+from transom.ingest.sources import FeedSource
+from transom.ingest.streams import Stream
+from transom.overload.chunks import SidelinedChunk, chunk_rows
 from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
 from transom.overload.settings import Overload
+from transom.plan.planner import Planner
+from transom.results.result_rows import result_schema
+from transom.runtime.loop import BatchLoop
+from transom.runtime.options import stream_rules
+from transom.runtime.runner import Runner
+from transom.storage.file_store import Store
 
 COST = 1 / 200  # slower than for table 4.3, whose backlog is gone before it delays a window without burst
 BUDGET = round(1 / COST)  # tuples that a second has time for
@@ -28,7 +39,8 @@ def run(options: Options) -> Report:
     stream = wireless(options.seconds(28_000), 0)
     script = Script(stream.served(COST)).close(windows).prod(windows, after=LATE).measure(windows)
     in_turn = simulate({"q": query}, script).results["q"]
-    sidelined = Sidelining(stream, query).run()
+    with TemporaryDirectory() as checkpoint:
+        sidelined = Sidelining(stream, query, checkpoint).run()
     report = Report()
     for part, results in (("a", in_turn), ("b", sidelined)):
         report.tables[f"figure_6_3_{part}"] = latencies(results, "counter")
@@ -54,58 +66,69 @@ def worst_without_burst(stream: Recording, results: pa.Table, windows: Windows) 
 
 
 class Sidelining:
-    """A stream in batches of a second; rows beyond the budget are sidelined and processed in lulls."""
+    """A stream in batches of a second; rows beyond the budget are sidelined and processed in lulls.
 
-    def __init__(self, stream: Recording, query: str):
+    It drives a batch loop itself, since a lull lasts until the next second of the simulated clock: the budget
+    of a batch without new rows is what there is time for.
+    """
+
+    def __init__(self, stream: Recording, query: str, checkpoint: str):
+        self.stream, self.clock = stream, SimulatedClock()
+        backend, store = LocalBackend(), Store(checkpoint)
+        self.loop = BatchLoop(backend, store, self.clock, max_failures=1, planner=Planner(), naive=False)
         columns = dict(zip(stream.rows.column_names, stream.rows.schema.types, strict=True))
-        overload = Overload(BUDGET, share=SHARE)
-        self.engine = LocalEngine(STREAM, columns, "ts", {"q": query}, slack=None, overload=overload)
-        self.stream, self.free = stream, 0
-        self.aside: dict[str, pa.Table] = {}
+        self.source = FeedSource(backend, store, STREAM, columns)
+        self.rules = stream_rules(
+            STREAM, columns, "ts", None, None, False, None, Overload(BUDGET, share=SHARE)
+        )
+        self.declared = Stream(STREAM, columns, self.rules, self.source)
+        self.loop.declare(self.declared)
+        self.loop.directory.push([Register("q", query)])
+        self.runner = Runner(self.loop, poll_seconds=0)
+
+    @property
+    def waiting(self) -> Sequence[SidelinedChunk]:
+        """The chunks that are sidelined now."""
+        return self.loop.state.stream(STREAM).sidelined
 
     def run(self) -> pa.Table:
+        """Process the whole stream; all results of the query."""
         arrivals = self.stream.arrivals
         last = int(arrivals.max()) // SECOND + 1
         cuts = np.searchsorted(arrivals, np.arange(last + 1) * SECOND).tolist()
         for second in range(1, last + 1):
             start, stop = cuts[second - 1], cuts[second]
             self._batch(self.stream.rows.slice(start, stop - start), second * SECOND)
-            spare = ((second + 1) * SECOND - self.free) * BUDGET // SECOND
-            waiting = self.engine.state.stream(STREAM).sidelined
-            if waiting and waiting[0].rows <= spare:
-                self._take_in(chunks_without_new_rows(waiting, spare))
-        while waiting := self.engine.state.stream(STREAM).sidelined:
-            self._take_in(chunks_without_new_rows(waiting, BUDGET))
-        self.engine.batch(clock=self.free, ended=True)
-        return self.engine.results("q")
+            spare = ((second + 1) * SECOND - self.clock.now) * BUDGET // SECOND
+            if self.waiting and self.waiting[0].rows <= spare:
+                self._lull_batch(spare)
+        while self.waiting:
+            self._lull_batch(BUDGET)
+        self.loop.end([STREAM])
+        self.loop.control_batch()
+        registry = self.loop.directory.registry
+        return self.loop.archive.results("q", result_schema(registry.query("q")), registry["q"].since)
 
     def _batch(self, rows: pa.Table, now: int) -> None:
         """A second's tuples, as many as there is time for, and a prod for the window that ends."""
-        known, time = self.engine.state.stream(STREAM), self.engine.time
-        resumed = chunks_to_resume(known.sidelined, known.credit, SHARE)
-        times = rows["ts"].cast(pa.int64()).to_numpy()
-        columns = {time: (times, np.ones(len(times), bool))}
-        closed = {time: known.clock(time).closed}
-        kept, chunks = np.ones(len(times), bool), list[SidelinedChunk]()
-        for places, ranges in split_burst(columns, time, closed, None, BUDGET, chunk_rows(resumed)):
-            chunk = SidelinedChunk(f"{now}-{len(chunks)}", len(places), now, ranges)
-            self.aside[chunk.name] = rows.take(pa.array(places))
-            kept[places] = False
-            chunks.append(chunk)
-        table = pa.concat_tables([rows.filter(pa.array(kept)), *(self.aside.pop(c.name) for c in resumed)])
-        self.free = max(self.free, now) + round(table.num_rows * COST * SECOND)
-        self.engine.batch(
-            table,
-            clock=self.free,
-            punctuations=[self.engine.punctuation(now)],
-            prods=[Prod(time, now, exactly=True)],
-            burst=BurstOutcome(tuple(chunks), resumed),
-        )
+        known = self.loop.state.stream(STREAM)
+        resumed = chunk_rows(chunks_to_resume(known.sidelined, known.credit, SHARE))
+        self.clock.now = max(self.clock.now, now)
+        self._spend(resumed + min(rows.num_rows, max(BUDGET - resumed, 0)))
+        self.source.push(rows)
+        self.source.control(Punctuation(self.rules.clock, now))
+        self.source.control(Prod(self.rules.clock, now, exactly=True))
+        self.runner.batch()
 
-    def _take_in(self, chunks: tuple[SidelinedChunk, ...]) -> None:
-        table = pa.concat_tables([self.aside.pop(chunk.name) for chunk in chunks])
-        self.free += round(table.num_rows * COST * SECOND)
-        self.engine.batch(table, clock=self.free, burst=BurstOutcome(resumed=chunks))
+    def _lull_batch(self, budget: int) -> None:
+        self._spend(chunk_rows(chunks_without_new_rows(self.waiting, budget)))
+        self.declared.rules = replace(self.rules, overload=Overload(budget, share=SHARE))
+        self.loop.lull_batch(self.declared)
+        self.declared.rules = self.rules
+
+    def _spend(self, rows: int) -> None:
+        """Let the time pass that these rows take."""
+        self.clock.now += round(rows * COST * SECOND)
 
 
 def _finals(results: pa.Table) -> pa.Table:

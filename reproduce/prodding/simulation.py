@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reproduce.local_engine import LocalEngine
-from reproduce.prodding.data import SECOND, Numbers, Recording
-from transom.elements import Prod
+from reproduce.prodding.data import INSTANT, SECOND, Numbers, Recording
+from transom import Engine
 
 STREAM = "S"
+SQL_TYPES = {INSTANT: "timestamp", pa.float64(): "double", pa.int64(): "bigint", pa.string(): "string"}
 ScriptedPunctuation = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and for which group
 
 
@@ -132,35 +132,57 @@ class Run:
     made: Mapping[int, float]  # by batch: when it was done, by a clock that also counts its processing
 
 
+class SimulatedClock:
+    """A clock that stands still until it is set, in microseconds."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
 def simulate(
     queries: Mapping[str, str],
     script: Script,
     *,
-    slack: int | None = None,
+    slack: str | None = None,
 ) -> Run:
     """Run queries over a recording; the script's punctuations, the slack or the end close windows."""
-    recording = script.recording
-    columns = dict(zip(recording.rows.column_names, recording.rows.schema.types, strict=True))
-    engine = LocalEngine(STREAM, columns, "ts", queries, slack=slack, live=True)
+    recording, clock = script.recording, SimulatedClock()
+    engine = Engine(backend="local", clock=clock)
+    feed = engine.feed(STREAM, schema_of(recording.rows), time="ts", slack=slack, horizon=None, live=True)
+    handles = engine.register_all(queries)
     order = np.argsort(recording.arrivals, kind="stable")
     rows, arrivals = recording.rows.take(pa.array(order)), recording.arrivals[order]
-    moments = script.moments
+    moments, begin = script.moments, int(recording.times.min())
     stops = sorted(moments | {first + 1 for first in script.firsts} | {int(arrivals[-1]) + 1})
     free, seconds, made, start = 0.0, 0.0, dict[int, float](), 0
+    engine.follow(lambda report: made.update({report.batch_id: free}))
     for stop, cut in zip(stops, np.searchsorted(arrivals, stops).tolist(), strict=True):
         if cut == start and stop not in moments:
             continue
-        clock = stop if stop in moments else int(arrivals[cut - 1])
+        clock.now = stop if stop in moments else int(arrivals[cut - 1])
         began = process_time()
-        engine.batch(
-            rows.slice(start, cut - start),
-            clock=clock,
-            punctuations=[engine.punctuation(*said) for said in script.punctuations.get(stop, ())],
-            prods=[Prod(engine.time, until, exactly=True) for until in script.prods.get(stop, ())],
-        )
+        feed.push(rows.slice(start, cut - start))
+        for until, group in script.punctuations.get(stop, ()):
+            feed.punctuate(until, where=dict(group))
+        for until in script.prods.get(stop, ()):
+            feed.prod(at=until)
+        feed.punctuate(begin)  # says nothing new: it asks for a batch, also at a moment without rows
+        engine.step()
         spent, start = process_time() - began, cut
-        seconds, free = seconds + spent, max(free, clock / SECOND) + spent
-        made[engine.state.batch_id] = free
-    engine.batch(clock=stops[-1], ended=True)
-    made[engine.state.batch_id] = free
-    return Run({name: engine.results(name) for name in queries}, seconds, made)
+        seconds, free = seconds + spent, max(free, clock.now / SECOND) + spent
+        made[max(made)] = free
+    clock.now = stops[-1]
+    engine.drain()
+    return Run({name: handle.results() for name, handle in handles.items()}, seconds, made)
+
+
+def schema_of(rows: pa.Table) -> str:
+    """The columns of some rows as a feed declares them.
+
+    >>> schema_of(pa.table({"ts": pa.array([0]).cast(pa.timestamp("us", tz="UTC")), "speed": [1.5]}))
+    'ts timestamp, speed double'
+    """
+    return ", ".join(f"{column.name} {SQL_TYPES[column.type]}" for column in rows.schema)

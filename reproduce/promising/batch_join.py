@@ -16,7 +16,7 @@ from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.tuples import Ints, KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Count, Promise
+from transom.sql.promise import Arithmetic, EstimatedCount, Promise
 
 # In which what is left of a batch's budget is spent again: what lies outside of the window costs nothing.
 ROUNDS = 32
@@ -41,7 +41,7 @@ def share_of(needs: dict[int, int], share: float) -> Budget:
 
 def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
     """The promise of the paper's examples: Count of one stream times Count of the other."""
-    one, two = (Count(shape.stream, shape.column) for shape in shapes)
+    one, two = (EstimatedCount(shape.stream, shape.column) for shape in shapes)
     return Arithmetic("*", one, two)
 
 

@@ -21,7 +21,7 @@ from transom.promising.selections import BatchCells, batch_cells, cell_counts, p
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Column, Count, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Promise
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs
 SELECTIVITY = (0.05, 0.10)
@@ -29,7 +29,7 @@ QUERIES = (20, 40, 60, 80, 100, 120, 140, 160, 180, 200)
 LOOKS = 10  # at each tuple, of all queries together, as their number grows (figure 15b)
 BATCH = 10 * SECOND
 WINDOW = 60 * SECOND  # of an aggregate
-COUNT: Promise = Count("store1", "item")
+COUNT: Promise = EstimatedCount("store1", "item")
 TIMES_ITEM: Promise = Arithmetic("*", COUNT, Column("store1", "item"))
 
 Bools = NDArray[np.bool_]

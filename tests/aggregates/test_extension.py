@@ -77,12 +77,12 @@ least, greatest = (partial(choose, key=cmp_to_key(order)) for choose in (min, ma
 @pytest.fixture
 def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for function in (PRODUCT, SPREAD):
-        table.register(function)
+        table.register_aggregate(function)
     monkeypatch.setitem(TEXTBOOK, "product", lambda values, call: math.prod(map(float, values)))
     monkeypatch.setitem(TEXTBOOK, "spread", lambda values, call: float(greatest(values) - least(values)))
     yield
     for function in (PRODUCT, SPREAD):
-        table.unregister(function.name)
+        table.unregister_aggregate(function.name)
 
 
 def plain(rows: list[tuple[int, str, int | None]], start: int, end: int) -> list[dict[str, object]]:
@@ -186,7 +186,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(
 ) -> None:
     function = AggregateFunction(name, _double, PRODUCT.accumulators, PRODUCT.lower, aliases)
     with pytest.raises(SettingError, match=message):
-        table.register(function)
+        table.register_aggregate(function)
     assert "total" not in table.window_function_names()
 
 
@@ -203,7 +203,7 @@ def test_an_executor_imports_the_module_that_registers_a_function(
         "sum = table.aggregate_function('sum')\n"
         "def lower(states, type, parameters):\n"
         "    return sum.lower(states, type, parameters)\n"
-        "TOTAL = table.register(table.AggregateFunction('total', sum.result_type, sum.accumulators, lower))\n"
+        "TOTAL = table.register_aggregate(table.AggregateFunction('total', sum.result_type, sum.accumulators, lower))\n"
     )
     paths = [str(folder), *sys.path]
     begin = f"import pickle, sys; sys.path[:] = {paths!r}; "

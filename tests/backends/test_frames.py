@@ -131,13 +131,11 @@ def shown(table: pa.Table) -> list[tuple[Any, ...]]:
 def test_operations(backend: Backend, name: str) -> None:
     operation, expected = OPERATIONS[name]
     frame = operation(backend.frame(ROWS), backend.frame(OTHERS))
-    found = shown(frame.to_table())
-    assert found == sorted(
+    table = frame.to_table()
+    assert shown(table) == sorted(
         (tuple(map(plain, row)) for row in expected), key=lambda row: [(v is not None, str(v)) for v in row]
     )
-    assert list(frame.columns.items()) == list(
-        zip(frame.to_table().column_names, frame.to_table().schema.types, strict=True)
-    )
+    assert list(frame.columns.items()) == list(zip(table.column_names, table.schema.types, strict=True))
 
 
 def test_zeros_and_nans_group_as_one_each(backend: Backend) -> None:

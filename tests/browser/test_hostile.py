@@ -46,6 +46,7 @@ def test_a_name_is_text_wherever_it_is_shown(dashboard: Dashboard, name: str) ->
     expect(dashboard.rows("final")).to_have_count(1)
     dashboard.at("tab-explain").click()
     expect(dashboard.at("explain")).to_contain_text(name)
+    expect(dashboard.at("decisions")).to_contain_text(f"query {name}")
     assert_nothing_ran(dashboard)
     dashboard.open("/sharing")
     expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()

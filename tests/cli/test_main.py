@@ -81,7 +81,7 @@ def test_failures_have_exit_codes(
     def fail(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(commands, "query", fail)
+    monkeypatch.setattr(commands, "run_to_end", fail)
     monkeypatch.setattr("transom.cli.main._silence_stdout", lambda: None)
     done = CliRunner().invoke(app, ["query", "SELECT 1", *BIDS])
     assert done.exit_code == code

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from transom.cli.build_engine import declare_pipeline
+from transom.cli.build_engine import declare_pipeline, open_engine
 from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
-from transom.errors import SettingError, SQLError
+from transom.errors import SettingError, SQLError, StateError
 
 WHOLE = """
 engine:
@@ -233,3 +233,23 @@ def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixt
     assert told == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
     assert "query led begins anew, since its summary does" in caplog.text
     assert "summary old of the checkpoint is no longer in the pipeline: dropped" in caplog.text
+
+
+def test_a_pipeline_chooses_its_backend(tmp_path: Path) -> None:
+    engine = open_engine({"backend": "local", "checkpoint": str(tmp_path / "state")})
+    with pytest.raises(StateError, match="the local backend has no Spark session"):
+        _ = engine.spark
+    engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"backend": "local", "master": "local[1]"}, "a Spark master is for the Spark backend"),
+        ({"backend": "locl"}, "unknown backend 'locl': spark or local"),
+    ],
+    ids=["a master without Spark", "an unknown backend"],
+)
+def test_a_wrong_backend_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        open_engine(settings)

@@ -229,7 +229,7 @@ class FakeServer:
                 return httpx.Response(200, json=told)
             case "PUT", "aggressiveness":
                 return httpx.Response(204)
-        return failed(409, "state", f"{name} does not say EMIT EARLY: nothing is compared")
+        return failed(409, "state", f"{name} has no EMIT EARLY: it has no early results to compare")
 
     def _results(self, request: httpx.Request, name: str) -> httpx.Response:
         asked = request.url.params

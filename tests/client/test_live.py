@@ -68,7 +68,10 @@ def test_results_are_the_engine_s_own(running: Running) -> None:
     assert query.results().equals(mine)
     assert query.results()["total"].to_pylist()[0] == mine["total"].to_pylist()[0]
     assert query.results(since=query.cursor).num_rows == 0
-    assert query.status().results == 2
+    status = query.status()
+    assert status.results == 2
+    first = status.decisions[0]
+    assert (first.pass_name, first.chosen) == ("admission", "opens selection 1")
 
 
 def test_prods_are_typed_one_by_one_and_together(running: Running) -> None:

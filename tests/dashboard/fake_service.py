@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.errors import NotFound
-from transom.api.records import CheckedQuery, ColumnInfo, QueryStatus, ServiceStatus, StreamStatus
+from transom.api.records import (
+    CheckedQuery,
+    ColumnInfo,
+    DecisionInfo,
+    QueryDetail,
+    QueryStatus,
+    ServiceStatus,
+    StreamStatus,
+)
 from transom.errors import SQLError
 from transom.estimates.monitor import Accuracy, ItemAccuracy, MarkAccuracy, Score
 from transom.server.trends import Trend
@@ -164,6 +172,12 @@ class FakeService:
         if name not in self._queries:
             raise NotFound(f"there is no query named {name}")
         return self._queries[name]
+
+    def query_detail(self, name: str) -> QueryDetail:
+        decision = DecisionInfo(
+            "admission", f"query {name}", "opens selection 1", "it is <new>", "opens_selection"
+        )
+        return QueryDetail(**vars(self.query(name)), decisions=(decision,))
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
         self.trend_calls.append(name)

@@ -9,7 +9,7 @@ import pytest
 from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
 from transom.dashboard.accuracy_view import AccuracyMonitor, _expectation_html, _scores_html
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
-from transom.dashboard.query_view import refresh_refusal
+from transom.dashboard.query_view import decisions_html, refresh_refusal
 from transom.dashboard.result_table import MOST_ROWS, refresh_note, result_table
 from transom.dashboard.sharing_view import _stream, sharing_queries, total_work
 
@@ -60,6 +60,13 @@ def test_a_refresh_note_has_the_time_the_batch_and_the_number_of_windows():
 )
 def test_a_disabled_refresh_button_gives_the_reason(changes, refusal):
     assert refresh_refusal(query("q", **changes)) == refusal
+
+
+def test_decisions_are_shown_with_their_reasons():
+    shown = decisions_html(FakeService(query("q")).query_detail("q").decisions)
+    assert "<td>admission</td><td>query q</td><td>opens selection 1</td>" in shown
+    assert "<td>it is &lt;new&gt;</td>" in shown
+    assert "has not decided anything" in decisions_html(())
 
 
 def test_a_lookup_covers_windows_up_to_the_query_s_own():

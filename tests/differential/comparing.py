@@ -19,6 +19,7 @@ from tests.differential.engine import (
 from transom import oracle
 from transom.elements import Drop, Prod, Register
 from transom.plan.strategy import Strategy
+from transom.runtime.progress import StreamProgress
 from transom.sql import Query
 from transom.state.accounts import Accounts
 from transom.state.state import Totals
@@ -32,7 +33,7 @@ class Remembering(oracle.naive.Oracle):
         if query.is_on_demand:
             return standing
         stream = self.streams[query.stream]
-        before = oracle.naive.Stream(stream.rules, stream.columns, [], stream.punctuations)
+        before = oracle.naive.OracleStream(stream.rules, stream.columns, [], stream.punctuations)
         self.count(standing, before, stream.accepted)
         closings = stream.closings(query.clock)
         standing.cells = {
@@ -102,31 +103,38 @@ def compare(
         engine.batch(batch_id)
         if restart:
             engine.restart()
-    same_early(case, queries, engine.early)
+    expected = oracle_answer(case, queries)
+    same_early(case, queries, engine.early, expected)
     assert engine.state.accounts.unaccounted == 0
-    retained = same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
-    same_accounts(case, queries, engine.state.accounts)
-    return retained
+    same_accounts(case, queries, engine.state.accounts, expected)
+    totals = engine.state.stream("s").totals
+    return same_as_oracle(case, queries, engine.results, engine.late, totals, expected)
 
 
-def same_early(case: Case, queries: dict[str, Query], early: dict[str, list[Row]]) -> None:
+def same_early(
+    case: Case, queries: dict[str, Query], early: dict[str, list[Row]], expected: oracle.OracleOutcome
+) -> None:
     """What prods were told is what the oracle knows of the rows so far."""
     if not any(batch.prods for batch in case.batches):
         return
-    expected = oracle_answer(case, queries).early
-    extras = {name: same_results(query, early[name], expected[name]) for name, query in queries.items()}
+    extras = {name: same_results(query, early[name], expected.early[name]) for name, query in queries.items()}
     retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows}, early=True)
 
 
 def same_as_oracle(
-    case: Case, queries: dict[str, Query], results: dict[str, list[Row]], late: list[Any], totals: Totals
+    case: Case,
+    queries: dict[str, Query],
+    results: dict[str, list[Row]],
+    late: list[Any],
+    totals: Totals | StreamProgress,
+    expected: oracle.OracleOutcome | None = None,
 ) -> int:
     """Compare all that came out of an engine with all that comes out of the oracle.
 
     Returns how many results a query gave that the oracle, which keeps nothing from before a query joined,
     could not give.
     """
-    expected = oracle_answer(case, queries)
+    expected = expected or oracle_answer(case, queries)
     is_exact = same_fates(case, queries, expected, late, totals)
     extras = {
         name: same_results(query, results[name], expected.results[name], is_exact)
@@ -137,7 +145,11 @@ def same_as_oracle(
 
 
 def same_fates(
-    case: Case, queries: dict[str, Query], expected: oracle.OracleOutcome, late: list[Any], totals: Totals
+    case: Case,
+    queries: dict[str, Query],
+    expected: oracle.OracleOutcome,
+    late: list[Any],
+    totals: Totals | StreamProgress,
 ) -> bool:
     """Every row is counted, late, not asked for or rejected as the oracle says; whether that is exactly so.
 
@@ -164,9 +176,10 @@ def missed_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
     )
 
 
-def same_accounts(case: Case, queries: dict[str, Query], accounts: Accounts) -> None:
+def same_accounts(
+    case: Case, queries: dict[str, Query], accounts: Accounts, expected: oracle.OracleOutcome
+) -> None:
     """Every query has accounted for every row, and has counted the rows it missed by window, as the oracle."""
-    expected, remembering = oracle_answer(case, queries), oracle_answer(case, queries, Remembering)
     for key_of_query in case.living:
         query, own = queries[key_of_query], accounts.of(case.name(key_of_query))
         counts = expected.accounts[key_of_query]
@@ -178,7 +191,8 @@ def same_accounts(case: Case, queries: dict[str, Query], accounts: Accounts) -> 
         if missed == strictly:
             assert own.late == counts["late"], query.text
         else:  # as for `same_fates`
-            assert strictly <= missed <= remembering.missed[key_of_query], query.text
+            remembered = oracle_answer(case, queries, Remembering).missed[key_of_query]
+            assert strictly <= missed <= remembered, query.text
 
 
 def missed_windows(query: Query, runs: Any) -> Counter[tuple[int, int]]:

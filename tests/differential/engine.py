@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reproduce.in_process import advance
 from tests.differential.cases import COLUMNS, BatchCase, Case
+from tests.results.in_process import advance
 from transom import oracle
 from transom.columns.bit_columns import bit_matrix
 from transom.elements import Clock, ClockKind
@@ -28,7 +28,7 @@ from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
 from transom.overload.chunks import BurstOutcome
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner
@@ -217,6 +217,7 @@ class PureEngine:
             most_groups=self.executor_rows,
             store_inputs=store_inputs(self.state, stream, self.store_sets),
             index=shared.index,
+            limits=self.planner.strategy.limits,
         )
         rows = pa.table(columns)
         tasks = (aggregate_rows(rows.take(share), plan) for share in shares(rows.num_rows, batch.splits))

@@ -165,7 +165,8 @@ def compare_lookups(
     for (number, name, length, rows), answer in zip(found, expected.lookups, strict=True):
         assert (number, name, length) == (answer.batch_id, answer.query, answer.length)
         same_answer(queries[name], rows, answer)
-    same_as_oracle(case, queries, engine.results, engine.late, engine.state.stream("s").totals)
+    totals = engine.state.stream("s").totals
+    same_as_oracle(case, queries, engine.results, engine.late, totals, expected)
     return len(found)
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.comparing import check
-from transom.kernel import rollups
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.limits import Limits
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {
@@ -20,7 +21,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     }
     for shared in (True, False)
     for paned in (False, True)
-    for fragments in Fragments
+    for fragments in FragmentSharing
 } | {
     "naive": {"naive": True},
     "adapting": {"strategy": Strategy(adapts=True)},
@@ -55,12 +56,10 @@ def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int)
 @pytest.mark.parametrize("place", Place)
 @pytest.mark.parametrize("rolls", ["never", "where it pays", "always"])
 def test_groups_rolled_up_from_finer_ones_give_the_oracles_answers(
-    rolls: str, place: Place, seed: int, monkeypatch: pytest.MonkeyPatch
+    rolls: str, place: Place, seed: int
 ) -> None:
-    if rolls == "always":
-        monkeypatch.setattr(rollups, "TUPLES_PER_CELL", 0)
-        monkeypatch.setattr(rollups, "TUPLES_PER_SKETCH", 0)
-    strategy = Strategy(rolls=rolls != "never", place=place)
+    limits = Limits(tuples_per_cell=0, tuples_per_sketch=0) if rolls == "always" else Limits()
+    strategy = Strategy(rolls=rolls != "never", place=place, limits=limits)
     for number in range(seed, seed + 25):
         check(nested(Random(number)), seed=number, restart=number % 3 == 0, strategy=strategy)
 
@@ -70,7 +69,8 @@ def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[
     start = seed + 1_000 * list(STRATEGIES.values()).index(options)
     for number in range(start, start + 12):
         rng = Random(number)
-        check(prodded(rng, rng.choice([case, alike])(rng)), seed=number, restart=number % 5 == 0, **options)
+        drawn = prodded(rng, rng.choice([case, alike])(rng))
+        check_on_engine(drawn, number, restart=number % 5 == 0, **options)
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])

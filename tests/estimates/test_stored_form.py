@@ -12,7 +12,7 @@ from transom.estimates.early_values import ItemKind
 from transom.estimates.experts import Experts
 from transom.estimates.group_profiles import GroupProfiles
 from transom.estimates.monitor import Monitor
-from transom.estimates.pending import PendingRows
+from transom.estimates.pending_values import PendingRows
 from transom.estimates.stored_form import (
     STORED_ARRAYS,
     decode_emit,

@@ -22,10 +22,10 @@ from transom.kernel.aggregate import (
 )
 from transom.kernel.query_counts import FATES
 from transom.kernel.sheets import combine
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.results.close import Boundary, Reader, close
-from transom.results.lowering import lower_windows, slot_columns
-from transom.windows.closed import Closed
+from transom.results.lower import lower_windows, slot_columns
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,32 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.bids import SCALARS, SEQ, compiled, planned
-from transom.kernel import dense, fold
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.limits import Limits
+from transom.plan.strategy import FragmentSharing, Strategy
 
 SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64()}
 Row = tuple[Any, ...]
 Found = dict[tuple[str, int, Any], tuple[Any, ...]]  # (WHERE, slice, group) -> (stop, tuples, states)
 
-WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "as it chooses": lambda patch: None,
-    "in arrays": lambda patch: patch.setattr(dense, "CELLS_PER_TUPLE", 1 << 20),
-    "in arrays of few members": lambda patch: patch.setattr(
-        dense, "_block_size", lambda family, *_: len(family) if family.axis is None else 2
-    ),
-    "by a tree wherever two ends differ": lambda patch: patch.setattr(dense, "SHORT", 0),
-    "pair by pair": lambda patch: patch.setattr(fold, "dense", lambda *_: None),
-    "few pairs at a time": lambda patch: (
-        patch.setattr(fold, "dense", lambda *_: None),
-        patch.setattr(fold, "MOST_PAIRS", 2),
-    ),
-    "each member by itself": lambda patch: patch.setattr(
-        fold, "dense", lambda family, tuples, cut: fold._scattered(family, tuples)
-    ),
-}  # fmt: skip
+WAYS: dict[str, Limits] = {
+    "as it chooses": Limits(),
+    "in arrays": Limits(dense_cells_per_tuple=1 << 20),
+    "in arrays of few members": Limits(dense_cells_per_tuple=1 << 20, block_members=2),
+    "by a tree wherever two ends differ": Limits(short_range=0),
+    "pair by pair": Limits(dense_cells=0),
+    "few pairs at a time": Limits(dense_cells=0, pairs=2),
+    "each member by itself": Limits(edges_per_tuple=0, spare_edges=-1),
+}
 WHERES = {
     "one side": ["price > {}", "price >= {}"],
     "the other side": ["price < {}", "price <= {}"],
@@ -70,15 +62,19 @@ def table(rows: list[Row]) -> pa.Table:
 def folded(
     queries: list[CompiledQuery],
     rows: list[Row],
-    fragments: Fragments = Fragments.FAMILIES,
+    fragments: FragmentSharing = FragmentSharing.FAMILIES,
     paned: bool = False,
+    limits: Limits | None = None,
 ) -> Found:
     """The slices that some rows come to, by what they are of."""
     shared = planned(*queries, strategy=Strategy(fragments=fragments, paned=paned))
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for query in queries for s in query.query.scalars() if s.sql not in columns}
     batch_id = with_opaque(table(rows), list(opaque))
-    plan = BatchPlan(shared.families, shared.interests, columns | opaque, {SEQ: "seq"}, "seq")
+    clocks = {SEQ: "seq"}
+    plan = BatchPlan(
+        shared.families, shared.interests, columns | opaque, clocks, "seq", limits=limits or Limits()
+    )
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
     slices_by_place: Found = {}
@@ -138,17 +134,14 @@ def test_a_family_gives_each_selection_what_it_would_have_alone(
     way: str, kind: str, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
 ) -> None:
     queries = queries_of(kind, items, by, constants)
-    expected = folded(queries, rows, Fragments.UNSHARED, paned)
-    with pytest.MonkeyPatch.context() as patch:
-        WAYS[way](patch)
-        assert folded(queries, rows, Fragments.FAMILIES, paned) == expected
-        assert folded(queries, rows, Fragments.JOINT, paned) == expected
+    expected = folded(queries, rows, FragmentSharing.UNSHARED, paned)
+    assert folded(queries, rows, FragmentSharing.FAMILIES, paned, WAYS[way]) == expected
+    assert folded(queries, rows, FragmentSharing.JOINT, paned, WAYS[way]) == expected
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_huge_neighbour_does_not_disturb_a_small_sum(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_neighbour_does_not_disturb_a_small_sum(way: str) -> None:
     """1e300 lies in the next fragment, the next slice and the next group; no sum is made by subtracting."""
-    WAYS[way](monkeypatch)
     wheres = [
         "price > 0 AND price < 100",
         "price < 50",
@@ -163,7 +156,7 @@ def test_a_huge_neighbour_does_not_disturb_a_small_sum(way: str, monkeypatch: py
         for i, where in enumerate(wheres)
     ]
     rows = [(1, 1, "a", 3.0), (2, 1, "a", 4.0), (3, 2, "a", 1e300), (11, 1, "a", 1e300), (12, 1, "a", -1e300)]
-    slices_by_place = folded(queries, rows)
+    slices_by_place = folded(queries, rows, limits=WAYS[way])
     sums = [
         states[0][1]
         for (_, start, site), (_, _, states) in slices_by_place.items()

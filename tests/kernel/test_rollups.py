@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -19,9 +20,10 @@ from transom.aggregates.sketches import Distinct, Quantiles
 from transom.kernel import rollups
 from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows
 from transom.kernel.shards import held
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.limits import Limits
+from transom.plan.strategy import FragmentSharing, Strategy
 
 SCHEMA = {
     "seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": pa.float64(),
@@ -47,17 +49,9 @@ WHERES = ["", "WHERE price > 0", "WHERE price <= 2", "WHERE price IS NULL OR pri
 WINDOWS = [(10, 10), (20, 5), (12, 5), (3, 7)]
 
 
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Everything that can be rolled up is, whether it pays or not."""
-    with monkeypatch.context() as patch:
-        force(patch)
-        yield
-
-
-def force(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rollups, "TUPLES_PER_CELL", 0)
-    patch.setattr(rollups, "TUPLES_PER_SKETCH", 0)
+ALWAYS = Limits(
+    tuples_per_cell=0, tuples_per_sketch=0
+)  # everything that can be rolled up is, even if it does not pay
 
 
 def query(i: int, by: str, items: str = "count(*)", where: str = "", window: Any = (10, 10)) -> CompiledQuery:
@@ -123,15 +117,13 @@ def test_rolled_up_slices_are_those_of_rows(
 ) -> None:
     queries = [query(i, *one) for i, one in enumerate(drawn)]
     expected = outcome(queries, rows, rolls=False, paned=paned)
-    with pytest.MonkeyPatch.context() as patch:
-        force(patch)
-        WAYS[way](patch)
-        found = outcome(queries, rows, rolls=True, paned=paned)
+    limits = replace(WAYS[way], tuples_per_cell=0, tuples_per_sketch=0)
+    found = outcome(queries, rows, rolls=True, paned=paned, limits=limits)
     assert slices(found, queries) == slices(expected, queries)
     assert counts(found) == counts(expected)
 
 
-def test_a_huge_neighbour_does_not_disturb_a_small_sum(always: None) -> None:
+def test_a_huge_neighbour_does_not_disturb_a_small_sum() -> None:
     """1e300 lies in the next group of the finer list, and in the next fragment."""
     queries = [query(i, by, "sum(price)", "WHERE price < 100") for i, by in enumerate(["site, kind", "site"])]
     rows = [
@@ -140,7 +132,7 @@ def test_a_huge_neighbour_does_not_disturb_a_small_sum(always: None) -> None:
         (3, 1, "b", 1e300, None),
         (4, 2, "a", 1e300, None),
     ]
-    found = slices(outcome(queries, rows, rolls=True), queries)
+    found = slices(outcome(queries, rows, rolls=True, limits=ALWAYS), queries)
     assert found[2, 0, "1"] == (10, 2, [["7"]])
 
 
@@ -183,21 +175,17 @@ def test_groups_that_are_hardly_fewer_than_tuples_are_made_of_tuples() -> None:
 def test_of_many_tuples_some_tell_that_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
     original = rollups.group
-    monkeypatch.setattr(rollups, "SAMPLE", 100)
     monkeypatch.setattr(
         rollups, "group", lambda columns, rows: (looked_at.append(rows), original(columns, rows))[1]
     )
-    outcome(NESTED[:2], many(1_000, 1_000), rolls=True)
+    outcome(NESTED[:2], many(1_000, 1_000), rolls=True, limits=Limits(cell_sample=100))
     assert looked_at == [100]
 
 
-def test_many_cells_that_are_few_next_to_tuples_are_not_too_many_for_a_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rollups, "SAMPLE", 200)
+def test_many_cells_that_are_few_next_to_tuples_are_not_too_many_for_a_sample() -> None:
     draws = np.random.default_rng(1).integers(0, [19, 13], (4_000, 2)).tolist()
     rows = [(i // 2_000 * 10, site, f"k{kind}", 1.0, None) for i, (site, kind) in enumerate(draws)]
-    assert outcome(NESTED, rows, rolls=True).lifted == len(rows), "494 cells"
+    assert outcome(NESTED, rows, rolls=True, limits=Limits(cell_sample=200)).lifted == len(rows), "494 cells"
 
 
 def test_sketches_are_merged_only_where_they_are_very_few() -> None:
@@ -219,23 +207,23 @@ def test_sketches_are_merged_only_where_they_are_very_few() -> None:
         pytest.param(["kind, site"], 1, id="the same groups in another order"),
     ],
 )
-def test_kin_ask_for_the_same_rows(others: list[str], added: int, always: None) -> None:
+def test_kin_ask_for_the_same_rows(others: list[str], added: int) -> None:
     by, where = (*others, "WHERE price > 0")[:2]
     rows = [(i % 20, i % 2, "a", 9.0, None) for i in range(10, 50)]
     queries = [query(0, "site, kind", where="WHERE price > 0"), query(1, by, where=where)]
     expected = len(rows) + (0 if added == 1 else sum(row[0] > 5 for row in rows))
-    assert outcome(queries, rows, rolls=True).lifted == expected
+    assert outcome(queries, rows, rolls=True, limits=ALWAYS).lifted == expected
 
 
-@pytest.mark.parametrize("strategy", [Strategy(shared=False), Strategy(fragments=Fragments.JOINT)])
+@pytest.mark.parametrize("strategy", [Strategy(shared=False), Strategy(fragments=FragmentSharing.JOINT)])
 def test_what_shares_nothing_else_is_not_rolled_up(strategy: Strategy) -> None:
     assert all(family.kin is None for family in planned(*NESTED, strategy=strategy).families)
 
 
-def test_far_cells_are_rolled_up_too(always: None) -> None:
+def test_far_cells_are_rolled_up_too() -> None:
     rows = many(3, 4, 200)
     ids = frozenset(one.id for one in planned(*NESTED).selections)
-    plain, rolled = (outcome(NESTED, rows, rolls, on_executors=ids) for rolls in (False, True))
+    plain, rolled = (outcome(NESTED, rows, rolls, on_executors=ids, limits=ALWAYS) for rolls in (False, True))
     assert rolled.lifted == len(rows) and not rolled.partials
 
     def shards(done: Outcome) -> list[tuple[Any, ...]]:
@@ -248,16 +236,16 @@ def test_far_cells_are_rolled_up_too(always: None) -> None:
     assert shards(rolled) == shards(plain)
 
 
-def test_a_batch_with_few_groups_goes_far_no_sooner_for_being_rolled_up(always: None) -> None:
+def test_a_batch_with_few_groups_goes_far_no_sooner_for_being_rolled_up() -> None:
     rows = many(3, 4, 200)
-    plain, rolled = (outcome(NESTED, rows, rolls, most_groups=5) for rolls in (False, True))
+    plain, rolled = (outcome(NESTED, rows, rolls, most_groups=5, limits=ALWAYS) for rolls in (False, True))
     far = [{int(family.ids[0]) for family, _ in done.shards} for done in (plain, rolled)]
     assert far == [{1}, {1}], "only the finest has twelve groups"
 
 
-def test_codes_of_cells_and_rows_agree_where_every_row_is_a_cell(always: None) -> None:
+def test_codes_of_cells_and_rows_agree_where_every_row_is_a_cell() -> None:
     """Cells are in another order than their rows: codes must be looked up even if there are as many."""
     rows = [(int(i), int(i) % 3, "ab"[int(i) % 2], float(i % 5), None) for i in np.arange(20)[::-1]]
     queries = [query(i, by, "sum(price)", f"WHERE price > {i}") for i, by in enumerate(["seq", "site", ""])]
     expected = slices(outcome(queries, rows, rolls=False), queries)
-    assert slices(outcome(queries, rows, rolls=True), queries) == expected
+    assert slices(outcome(queries, rows, rolls=True, limits=ALWAYS), queries) == expected

@@ -15,12 +15,12 @@ from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, ca
 from tests.differential.comparing import check
 from tests.differential.engine import MemoryShards
 from transom.aggregates.accumulators import CountRows, Sum
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
 from transom.kernel.tuples import Ranges
-from transom.plan.compiled import Slot
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.compiled_query import Slot
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.sql.query import Scalar
 
 FAR = Strategy(place=Place.EXECUTORS)
@@ -29,8 +29,8 @@ TOTAL = Slot(Sum(pa.float64()), Scalar("`price`", pa.float64()), None)
 
 
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
-@pytest.mark.parametrize("fragments", list(Fragments), ids=lambda kind: kind.value)
-def test_far_state_gives_the_oracles_answers(cases: Any, fragments: Fragments, seed: int) -> None:
+@pytest.mark.parametrize("fragments", list(FragmentSharing), ids=lambda kind: kind.value)
+def test_far_state_gives_the_oracles_answers(cases: Any, fragments: FragmentSharing, seed: int) -> None:
     strategy = Strategy(place=Place.EXECUTORS, fragments=fragments)
     for number in range(seed, seed + 25):
         check(cases(Random(number)), strategy, restart=number % 3 == 0, seed=number)
@@ -103,9 +103,9 @@ def test_a_packed_shard_says_itself_what_it_holds() -> None:
     found = Shard.unpacked(ONE.packed())
     assert cells(found) == cells(ONE)
     assert (found.head.homes, found.head.slots) == (HEAD.homes, HEAD.slots)
-    assert found.head.asked(5, 3).tolist() == [True, True, False]
-    assert found.head.asked(7, 3).tolist() == [False, True, True]
-    assert found.head.asked(6, 3).tolist() == [False, False, False]
+    assert found.head.wanted(5, 3).tolist() == [True, True, False]
+    assert found.head.wanted(7, 3).tolist() == [False, True, True]
+    assert found.head.wanted(6, 3).tolist() == [False, False, False]
 
 
 def test_a_shard_knows_which_slices_hold_tuples_of_whom() -> None:
@@ -150,7 +150,7 @@ def test_shards_of_different_families_are_rolled_up_by_who_asks() -> None:
 
 
 def asked_by(found: Shard, home: int) -> dict[tuple[int, str | None], tuple[int, float | None]]:
-    asked = found.head.asked(home, found.head.count)
+    asked = found.head.wanted(home, found.head.count)
     chosen = [cell for cell in cells(found) if asked[cell[2]]]
     return {(cell[0], cell[3]): cell[4:] for cell in chosen}
 

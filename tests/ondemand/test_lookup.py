@@ -51,7 +51,7 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
         "s by t | staircase(max(bigint)) of times",
         "s by t | values of `a` bigint",
     ]
-    (store_set,) = store_sets(engine._looking("s"))
+    (store_set,) = store_sets(engine.looking("s"))
     assert store_set.range == 49
     engine.batch(STREAM)
     assert engine.state.stores["s by t | values of `a` bigint"].tiers.entries == len(STREAM)

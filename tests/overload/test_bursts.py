@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transom.elements import Clock, ClockKind
 from transom.overload.bursts import BUCKETS, bucket_grid, layer, split_burst
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transom.elements import Clock, ClockKind
 from transom.overload.chunks import MAX_HELD_RANGES, SidelinedChunk, closed_except_held, held_times
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 TIME, SEQ = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner, SharedPlan
 from transom.plan.strategy import Strategy

@@ -9,14 +9,14 @@ import pytest
 from tests.plan.bids import compiled, planned
 from transom.plan.families import Family, into_families
 from transom.plan.limits import Limits
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 
 WINDOW = "[RANGE 10 SLIDE 10 WATTR seq]"
 
 
 def put(
     wheres: dict[str, str],
-    fragments: Fragments = Fragments.FAMILIES,
+    fragments: FragmentSharing = FragmentSharing.FAMILIES,
     naive: bool = False,
     limits: Limits | None = None,
 ) -> list[tuple[str, set[str]]]:
@@ -119,19 +119,21 @@ MIXED = {
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
-        pytest.param(Fragments.UNSHARED, [("alone", {name}) for name in "abcde"], id="unshared"),
-        pytest.param(Fragments.JOINT, [("signed", {"a", "b", "c", "d"}), ("alone", {"e"})], id="joint"),
+        pytest.param(FragmentSharing.UNSHARED, [("alone", {name}) for name in "abcde"], id="unshared"),
+        pytest.param(FragmentSharing.JOINT, [("signed", {"a", "b", "c", "d"}), ("alone", {"e"})], id="joint"),
         pytest.param(
-            Fragments.FAMILIES, [("range", {"a", "b"}), *(("alone", {name}) for name in "cde")], id="families"
+            FragmentSharing.FAMILIES,
+            [("range", {"a", "b"}), *(("alone", {name}) for name in "cde")],
+            id="families",
         ),
     ],
 )
-def test_a_strategy_can_be_forced(fragments: Fragments, expected: list[tuple[str, set[str]]]) -> None:
+def test_a_strategy_can_be_forced(fragments: FragmentSharing, expected: list[tuple[str, set[str]]]) -> None:
     assert put(MIXED, fragments) == expected
 
 
-@pytest.mark.parametrize("fragments", Fragments)
-def test_who_keeps_every_tuple_shares_nothing(fragments: Fragments) -> None:
+@pytest.mark.parametrize("fragments", FragmentSharing)
+def test_who_keeps_every_tuple_shares_nothing(fragments: FragmentSharing) -> None:
     assert put(MIXED, fragments, naive=True) == [("alone", {name}) for name in "abcde"]
 
 
@@ -139,7 +141,7 @@ def test_signatures_are_of_not_too_many() -> None:
     few = Limits(signature_members=2)
     wheres = {name: f"WHERE price > seq + {i}" for i, name in enumerate("abcde")}
     assert put(wheres, limits=few) == [("signed", {"a", "b"}), ("signed", {"c", "d"}), ("alone", {"e"})]
-    assert put(wheres, Fragments.JOINT, limits=few) == [("signed", set("abcde"))]
+    assert put(wheres, FragmentSharing.JOINT, limits=few) == [("signed", set("abcde"))]
 
 
 def test_a_family_in_which_nothing_changed_is_used_again() -> None:

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, admitted, compiled
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.explain import Explained, gather, plan_text, query_text
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
 from transom.plan.planner import Planner
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.state.state import State
 
 WINDOW, LONGER = "[RANGE 10 SLIDE 10 WATTR seq]", "[RANGE 20 SLIDE 10 WATTR seq]"
@@ -36,7 +36,7 @@ def decided(
 
 
 def test_the_passes_are_one_ordered_tuple() -> None:
-    names = ["admission", "resharing", "families", "rollups", "placement", "stores"]
+    names = ["admission", "reshare", "families", "rollups", "placement", "stores"]
     assert [own.__name__ for own in PASSES] == names
     assert list(decided([query("a")])) == names, "also those with nothing to decide"
 
@@ -64,7 +64,7 @@ def test_the_passes_are_one_ordered_tuple() -> None:
             id="a range family",
         ),
         pytest.param(
-            Strategy(fragments=Fragments.UNSHARED), "families",
+            Strategy(fragments=FragmentSharing.UNSHARED), "families",
             ["family 1: selection 1 alone (the setting fragments is unshared)",
              "family 2: selection 2 alone (the setting fragments is unshared)"],
             id="fragments that are not shared",

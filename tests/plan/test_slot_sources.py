@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plan.bids import compiled, planned
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import source_columns
 from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
 from transom.plan.strategy import Strategy

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
     BatchArrival,
@@ -24,7 +24,7 @@ from transom.promising.probes import Ints, make_probes
 from transom.promising.state_updates import retention_start, with_arrival, with_registered, without_evicted
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery, Side
-from transom.sql.promise import Arithmetic, Count
+from transom.sql.promise import Arithmetic, EstimatedCount
 from transom.state.promising import PromisingState, TupleRun
 
 SECOND = 1_000_000
@@ -38,7 +38,7 @@ def shape_of(number: int, **options: Any) -> Summary:
 def join_of(preference: Preference) -> PreferenceQuery:
     """A join of both stores by item."""
     sides = tuple(Side(f"store{n}", f"items{n}", columns=("item", "row")) for n in (1, 2))
-    counts = [Count(side.stream, "item") for side in sides]
+    counts = [EstimatedCount(side.stream, "item") for side in sides]
     return PreferenceQuery(sides, preference, Arithmetic("*", counts[0], counts[1]))
 
 

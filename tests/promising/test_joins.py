@@ -12,9 +12,9 @@ from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Column, Count, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Promise
 
-ONE, TWO = Count("one", "item"), Count("two", "item")
+ONE, TWO = EstimatedCount("one", "item"), EstimatedCount("two", "item")
 BOTH = Arithmetic("*", ONE, TWO)
 
 

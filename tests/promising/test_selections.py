@@ -18,9 +18,9 @@ from transom.promising.selections import BatchCells, batch_cells, cell_counts, p
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.tuples import Ints, KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Column, Count
+from transom.sql.promise import Arithmetic, Column, EstimatedCount
 
-COUNT = Count("store", "item")
+COUNT = EstimatedCount("store", "item")
 ORDERS = ("desc", "asc", "weighted")
 
 
@@ -39,7 +39,9 @@ class Batch:
     items: Floats  # of the tuples
     arrived: Floats  # in order of arrival
 
-    def regions(self, order: str, low: float, high: float, promise: Count | Arithmetic = COUNT) -> Regions:
+    def regions(
+        self, order: str, low: float, high: float, promise: EstimatedCount | Arithmetic = COUNT
+    ) -> Regions:
         number = self.cells.values.number
         assert number is not None
         return self.cells.regions((number >= low) & (number < high), Preference(order), promise)

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reproduce.local_engine import INSTANT
 from reproduce.prodding.analysis import accuracies, best_constant, mean, paired
+from reproduce.prodding.data import INSTANT
 
 
 def results(*given: tuple[str, int, int, float, float, float | None]) -> pa.Table:

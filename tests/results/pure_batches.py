@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance, folded
+from tests.results.in_process import advance, folded
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, look_up, lookup_result
 from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
@@ -60,21 +60,22 @@ class Pure:
         self.living |= {query.name: query for query in joining}
         results = {query.query.stream for query in joining} - {"s"}
         standing = [query for query in joining if query.is_standing]
-        kept = self.planner.all_store_sets(self._looking())
+        kept = self.planner.all_store_sets(self.looking())
         membership = Membership(self._standing(), standing, (), partial, kept, results)
         self.state = self.planner.begin(self.state, membership)
 
     def drop(self, *names: str) -> None:
         for name in names:
             del self.living[name]
-        kept = self.planner.all_store_sets(self._looking())
+        kept = self.planner.all_store_sets(self.looking())
         membership = Membership(self._standing(), leaving=names, store_sets=kept)
         self.state = self.planner.begin(self.state, membership)
 
     def _standing(self) -> dict[str, CompiledQuery]:
         return {name: query for name, query in self.living.items() if query.is_standing}
 
-    def _looking(self, stream: str | None = None) -> list[CompiledQuery]:
+    def looking(self, stream: str | None = None) -> list[CompiledQuery]:
+        """The on-demand queries, of one stream or of all."""
         everyone = self.living.values()
         return [q for q in everyone if q.is_on_demand and stream in (None, q.query.stream)]
 
@@ -90,7 +91,7 @@ class Pure:
         """Run a batch; what it tells, as (query, row)."""
         self.now = self.now if now is None else now
         queries = [query for query in self._standing().values() if query.query.stream == "s"]
-        kept = store_sets(self._looking("s"))
+        kept = store_sets(self.looking("s"))
         outcome = Outcome()
         if rows:
             columns = zip(*rows, strict=True)
@@ -108,7 +109,7 @@ class Pure:
             self.state, [given], SCALARS, clock=self.now, prods=prods, living=living, planner=self.planner
         )
         self.state = done.state
-        self.lookup_cache.batch_committed(self.state, outcome.runs, store_sets(self._looking()))
+        self.lookup_cache.batch_committed(self.state, outcome.runs, store_sets(self.looking()))
         if self.restart:
             self.state, _ = snapshot.loads(snapshot.dumps(self.state))
             self.lookup_cache = LookupCache()

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, TIME, admitted, compiled
+from tests.results.in_process import advance
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.results.emit import BatchOutput

@@ -15,11 +15,11 @@ from tests.plan.bids import SEQ, compiled, planned
 from transom.elements import WindowSpec
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.kernel.sheets import combine
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.results.close import Boundary, Reader, close, windows_open
-from transom.results.lowering import lower_windows
-from transom.windows.closed import Closed
+from transom.results.lower import lower_windows
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 Row = tuple[int, int | None, int | None]  # seq, site, price

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, admitted, compiled, planned
+from tests.results.in_process import advance
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of

@@ -19,7 +19,12 @@ SUM = "SELECT sum(volume) AS v FROM s [RANGE 50 SLIDE 50]"
 MAX = "SELECT max(volume) AS v FROM s [RANGE 30 SLIDE 10]"
 BY_SENSOR = "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor"
 FIRST = [(11, 1, 45, 40), (23, 2, 46, 20), (32, 3, 44, 30), (45, 4, 45, 20)]
-STRATEGIES = [Strategy(), Strategy(paned=True), Strategy(shared=False), Strategy(adapts=True)]
+STRATEGIES = {
+    "shared": Strategy(),
+    "panes": Strategy(paned=True),
+    "unshared": Strategy(shared=False),
+    "adaptive": Strategy(adapts=True),
+}
 
 
 def shown(told: list[tuple[str, dict[str, Any]]]) -> list[tuple[Any, ...]]:
@@ -33,7 +38,7 @@ def test_wids_of_time_211_are_10_to_12() -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 def test_a_window_sum_is_110_early_and_135_finally(strategy: Strategy, restart: bool) -> None:
     """Figure 3.1; the thesis calls the window 1, its formula 0."""
     engine = Pure({"q": SUM}, TRAFFIC, strategy=strategy, restart=restart)
@@ -43,7 +48,7 @@ def test_a_window_sum_is_110_early_and_135_finally(strategy: Strategy, restart: 
     assert shown(engine.batch(prods=[engine.prod()])) == [(100, 26, "early", 1)]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 def test_a_paned_window_max_is_55_early_and_58_finally(strategy: Strategy) -> None:
     """Figure 3.4, with pane 10, which the thesis forgets: it says 54, which is pane 12's own."""
     pane = "SELECT max(volume) AS v FROM s [RANGE 10 SLIDE 10]"

@@ -16,6 +16,11 @@ import pyarrow.parquet as pq
 import transom
 from tests.engine_factory import EngineFactory
 from transom.durations import parse_instant
+from transom.runtime.write_ahead_log import BatchLog
+from transom.state.batch_intent import BatchIntent
+from transom.state.commit_record import CommitRecord
+from transom.state.state import State
+from transom.storage.file_store import Store
 
 BIDS = "site int, price double, ts timestamp"
 PER_SITE = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
@@ -90,7 +95,17 @@ def bids_engine(make_engine: EngineFactory, tmp_path: Path, **options: Any) -> t
     return engine, engine.feed("bids", options.pop("schema", BIDS), time="ts", **options)
 
 
-ENGINE_OPTIONS = {"clock", "retention", "strategy", "poll", "max_failures"}
+ENGINE_OPTIONS = {"clock", "limits", "retention", "strategy", "poll", "max_failures"}
+
+
+def committed(place: Path) -> tuple[State, CommitRecord]:
+    """What the checkpoint of an engine under a directory holds after its last batch."""
+    return BatchLog(Store(place / "checkpoint")).last() or (State(), CommitRecord())
+
+
+def begun(place: Path) -> BatchIntent | None:
+    """The batch that was begun and not committed there."""
+    return BatchLog(Store(place / "checkpoint")).intent(committed(place)[0].batch_id + 1)
 
 
 def short(value: Any) -> Any:

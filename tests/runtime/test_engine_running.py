@@ -297,3 +297,42 @@ def test_two_engines_on_one_checkpoint_do_not_go_unnoticed(
     other.push(bids((1, 1.0, "12:00:20")))
     with pytest.raises(transom.StateError, match="another engine"):
         second.step()
+
+
+# --- single batches --------------------------------------------------------------------------
+
+
+def test_a_step_can_be_of_one_batch(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(tmp_path / "checkpoint")
+    files = bids_files(tmp_path / "in", [(1, 1.0, "12:00")], [(1, 1.0, "12:01")], [(1, 1.0, "12:02")])
+    engine.stream("bids", str(files), time="ts")
+    assert [engine.step(1), engine.step(1), engine.step(5), engine.step(1)] == [1, 1, 1, 0]
+    with pytest.raises(transom.SettingError, match="at least one batch, not 0"):
+        engine.step(0)
+
+
+def test_a_step_commits_an_empty_batch_if_it_is_told_to(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    assert (engine.step(), engine.progress().batch_id) == (0, 0)
+    assert (engine.step(empty=True), engine.progress().batch_id) == (1, 1)
+    feed.push(bids((1, 1.0, "12:00")))
+    assert (engine.step(empty=True), engine.progress().batch_id) == (1, 2), "there is another one"
+
+
+def test_a_stream_that_is_flushed_closes_its_windows_and_goes_on(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register(PER_MINUTE)
+    feed.push(bids((1, 1.0, "12:00:10")))
+    engine.step()
+    assert answers(query) == []
+    engine.flush("bids")
+    engine.step()
+    assert answers(query) == [("12:00", "12:01", 1)]
+    feed.push(bids((1, 1.0, "12:00:20"), (1, 1.0, "12:01:10"), (1, 1.0, "12:02:10")))
+    engine.step()
+    assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 1)]
+    assert engine.progress().streams["bids"].late == 1
+    with pytest.raises(transom.SettingError, match="there is no stream named bid; did you mean bids"):
+        engine.flush("bid")

@@ -14,7 +14,7 @@ import pytest
 from tests.differential.cases import alike, case
 from tests.differential.on_engine import check_on_feed, check_on_files
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import BIDS, another_batch, answers, at, bids
+from tests.runtime.engine_helpers import BIDS, another_batch, answers, at, bids, committed
 from transom.errors import BatchError, SettingError
 from transom.plan.limits import Limits
 from transom.runtime.executor_state import ExecutorState
@@ -78,9 +78,9 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def expected(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What state on the driver gives."""
-    program = Program(make_engine, tmp_path_factory.mktemp("near"), "driver")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The answers of the local backend with its state on the driver, which are those of any backend."""
+    program = Program(EngineFactory("local"), tmp_path_factory.mktemp("on the driver"), "driver")
     for batch_id in BATCHES:
         program.push(*batch_id)
     found = program.finish()
@@ -204,7 +204,7 @@ def test_selections_go_far_when_they_grow(
         program.push(*batch_id)
         far.append(bool(program.engine.progress().executor_rows))
     assert far == [False, False, True, True]
-    near = {own.name for own in program.engine._loop.state.selections.values() if not own.on_executors}
+    near = {own.name for own in committed(tmp_path)[0].selections.values() if not own.on_executors}
     assert near == {"bids by ts"}, "one group is never too many"
     assert program.finish() == expected
 
@@ -226,7 +226,7 @@ def test_small_files_are_rolled_up(
     program = Program(make_engine, tmp_path, "executors", limits=Limits(shard_files=2))
     for batch_id in BATCHES:
         program.push(*batch_id)
-        assert len(program.engine._loop.state.shards) <= 5
+        assert len(committed(tmp_path)[0].shards) <= 5
     assert program.finish() == expected
 
 
@@ -258,8 +258,8 @@ def test_joins_that_repeat_rows_and_functions_of_the_user(make_engine: EngineFac
         "HAVING doubled(count(*)) > 2",
     }
     found = {}
-    for state in ("driver", "executors"):
-        engine = make_engine(str(tmp_path / state), state=state)
+    for state, backend in (("driver", EngineFactory("local")), ("executors", make_engine)):
+        engine = backend(str(tmp_path / state), state=state)
         feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
         engine.table(
             "sites", [{"site": 1, "city": "Rome"}, {"site": 1, "city": "Ulm"}, {"site": 2, "city": "Ulm"}]

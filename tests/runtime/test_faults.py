@@ -218,16 +218,17 @@ def check_fault(
     assert program.outcome(engine) == undisturbed
 
 
-@ON_BOTH
-@pytest.mark.parametrize("source", ["feed", "path"])
-def test_the_same_engine_goes_on_after_a_failure(
-    make_engine: EngineFactory,
-    tmp_path: Path,
-    undisturbed: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    source: str,
+def test_the_same_engine_goes_on_with_a_feed_after_a_failure(
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_same_engine(make_engine, tmp_path, undisturbed, monkeypatch, source)
+    check_same_engine(make_engine, tmp_path, undisturbed, monkeypatch, "feed")
+
+
+@ON_BOTH
+def test_the_same_engine_goes_on_with_a_path_after_a_failure(
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_same_engine(make_engine, tmp_path, undisturbed, monkeypatch, "path")
 
 
 @STREAMING

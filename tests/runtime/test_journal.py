@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import SettingError
-from transom.results.presentation import ResultBatch, Results
+from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.journal import Cursor, Journal, JournalQuery
 from transom.state.commit_record import ResultFiles
 

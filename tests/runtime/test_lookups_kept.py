@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import another_batch
+from tests.runtime.engine_helpers import another_batch, committed
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.prod_helpers import traffic
 from tests.runtime.test_lookups import ALL, FIRST, SECOND, looked_up
@@ -98,7 +98,9 @@ def test_many_rows_in_tasks_come_to_the_same_near_and_far(
             assert found["s_low"] <= sum(speeds) <= found["s_high"]
         found = looked_up(query.lookup(range=length), "sensor", "top", "s", "n", "a")
         assert [row[2:] for row in found] == expected
-    assert any(store.on_executors for store in engine._loop.state.stores.values()) == (place == "executors")
+    assert any(store.on_executors for store in engine.progress().on_demand.stores.values()) == (
+        place == "executors"
+    )
     engine.stop()
     again, _ = traffic(make_engine, tmp_path, state=place)
     found = looked_up(again.query(query.name).lookup(range=1234), "sensor", "top", "s", "n", "a")
@@ -118,9 +120,9 @@ def test_groups_that_become_too_many_move_to_the_executors_and_their_files_are_m
         engine.step()
         found = looked_up(query.lookup(range=5), "sensor", "m", "n")
         assert [row[2:] for row in found] == [(s, time, min(5, time + 1 - s)) for s in range(time + 1)]
-    stores = engine._loop.state.stores.values()
+    stores = committed(tmp_path)[0].stores.values()
     assert all(store.on_executors and len(store.refs) <= 5 for store in stores)
-    store = engine._loop.store
+    store = Store(tmp_path / "checkpoint")
     files = {name for batch_id in store.list("shards") for name in store.list(f"shards/{batch_id}")}
     assert files == {file.rpartition("/")[2] for store in stores for ref in store.refs for file in ref.files}
 
@@ -225,8 +227,7 @@ def test_a_lookup_ends_at_the_newest_row_that_was_processed(
     engine, feed = traffic(make_engine, tmp_path, **options)
     query = engine.register("SELECT count(*) AS n, max(ts) AS newest FROM s [RANGE 10]")
     feed.push([(0, 1, 1, 1), *((7500 + i, 1, 1, 1) for i in range(30))])
-    engine._loop.open()
-    engine._runner.batch()
+    engine.step(1)
     newest = 7529 if overload is None else 7506
     assert [row[1:] for row in looked_up(query.lookup(), "n", "newest")] == [
         (newest + 1, min(10, newest - 7499), newest)

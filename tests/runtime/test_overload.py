@@ -18,17 +18,25 @@ from tests.runtime.engine_helpers import (
     accounted,
     another_batch,
     answers,
+    begun,
     bids,
     bids_engine,
     bids_files,
+    committed,
     short,
 )
 from tests.runtime.fault_helpers import Crash, Fault
 from transom.ingest.batch import IngestRun
+from transom.ingest.sources import FeedSource
+from transom.ingest.streams import Stream
+from transom.ingest.tables import StaticTables
+from transom.overload.settings import Overload
 from transom.overload.sideline import Sideline
 from transom.runtime.emit import Emitter
+from transom.runtime.options import stream_rules
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
+from transom.state.state import State
 from transom.storage.file_store import Store
 
 BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
@@ -44,8 +52,7 @@ def aside(engine: transom.Engine) -> int:
 
 def batch(engine: transom.Engine) -> bool:
     """Run one batch."""
-    engine._loop.open()
-    return engine._runner.batch()
+    return engine.step(1) == 1
 
 
 def plain_answers(make_engine: EngineFactory, place: Path, texts: list[str], *batches: Any) -> list[Any]:
@@ -175,8 +182,8 @@ def test_a_stream_told_to_end_takes_all_of_them_in(make_engine: EngineFactory, t
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))
     batch(engine)
-    engine._loop.end(["bids"])
-    assert engine._loop.control_batch() and aside(engine) == 0
+    engine.flush("bids")
+    assert batch(engine) and aside(engine) == 0
     assert answers(query) == [("12:00", "12:01", 1), ("12:01", "12:02", 20), ("12:02", "12:03", 1)]
 
 
@@ -210,7 +217,7 @@ def test_streaming_dataframes_have_budgets_too(make_engine: EngineFactory, tmp_p
 def check_budget(make_engine: EngineFactory, tmp_path: Path, source: str) -> None:
     """Files of a path and batches of a streaming DataFrame have the answers of a stream without a budget."""
     place = bids_files(tmp_path / "in", FIRST, SECOND, THIRD)
-    (expected,) = plain_answers(make_engine, tmp_path, [PER_SITE], FIRST, SECOND, THIRD)
+    (expected,) = plain_answers(EngineFactory("local"), tmp_path, [PER_SITE], FIRST, SECOND, THIRD)
     engine = make_engine(str(tmp_path / "checkpoint"))
     batches: Any = str(place)
     if source == "streaming":
@@ -239,21 +246,29 @@ def test_without_the_option_no_batch_is_looked_at_twice(
     assert len(answers(query)) == 3
 
 
-def test_a_budget_of_time_follows_the_pace_of_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_the_pace_of_batches_is_measured_and_kept(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, overload="sideline", budget="2 s")
     engine.register(PER_MINUTE)
-    sideline, stream = engine._loop.sideline, engine._loop.declared.streams["bids"]
-    assert sideline.budget(stream) is None
     feed.push(bids(*FIRST))
     assert batch(engine) and aside(engine) == 0
-    (rows, seconds), *_ = sideline.paces["bids"]
-    assert rows == 22 and seconds > 0
-    sideline.paces["bids"] = [(1000, 1.0), (5000, 1.0), (10, 1.0)]
-    assert sideline.budget(stream) == 10_000
+    (first,) = committed(tmp_path)[1].paces["bids"]
+    assert first[0] == 22 and first[1] > 0
+    again, feed = bids_engine(make_engine, tmp_path, overload="sideline", budget="2 s")
     feed.push(bids((1, 1.0, "12:10")))
-    batch(engine)
-    again, _ = bids_engine(make_engine, tmp_path, overload="sideline", budget="2 s")
-    assert again._loop.sideline.budget(stream) == 10_000
+    batch(again)
+    before, second = committed(tmp_path)[1].paces["bids"]
+    assert before == first and second[0] == 1
+
+
+def test_a_budget_of_time_follows_the_pace_of_batches(make_engine: EngineFactory, tmp_path: Path) -> None:
+    backend, store = make_engine.backend, Store(tmp_path)
+    columns = backend.parse_schema(BIDS)
+    rules = stream_rules("bids", columns, "ts", "default", None, False, None, Overload(2_000_000, True))
+    stream = Stream("bids", columns, rules, FeedSource(backend, store, "bids", columns))
+    sideline = Sideline(backend, store, StaticTables(store, backend))
+    assert sideline.budget(stream) is None
+    sideline.resume(State(), {"bids": [(1000, 1.0), (5000, 1.0), (10, 1.0)]})
+    assert sideline.budget(stream) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -293,7 +308,7 @@ class Program:
         return engine
 
     def run(self, engine: transom.Engine) -> None:
-        if engine._loop.pending() is not None:
+        if begun(self.place) is not None:
             batch(engine)
         while (taken := len(self.taken())) < len(BATCHES):
             self.feed.push(bids(*BATCHES[taken]))

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
+from tests.runtime.engine_helpers import committed
 from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import BatchError, SettingError, SQLError, StateError
 from transom.plan.limits import Limits
 from transom.promising.structure_review import StructureReview
+from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
 
@@ -123,7 +125,7 @@ def test_a_budget_of_time_becomes_probes_when_a_batch_begins(
     query = engine.register(f"{JOIN.format('desc')} BUDGET '200 ms'", "timed")
     sold = sell(engine, feeds, seed, 2)
     assert pairs(query) == joined(sold[1], sold[2]), "small batches are within it"
-    intent = engine._loop.log.intent(engine.progress().batch_id)
+    intent = BatchLog(Store(tmp_path / "checkpoint")).intent(engine.progress().batch_id)
     assert intent is not None and intent.probes["timed"] >= 1024
     engine.stop()
 
@@ -233,16 +235,23 @@ def test_streams_out_of_step_and_gaps_of_months(make_engine: EngineFactory, tmp_
 
 
 @ON_BOTH
-@pytest.mark.parametrize("state", ["auto", "executors"])
-def test_files_of_tuples_are_merged_and_tuples_go_there_when_they_are_many(
-    state: str, make_engine: EngineFactory, tmp_path: Path, seed: int
+def test_tuples_move_to_files_when_they_are_many_and_the_files_are_merged(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
+    check_files_of_tuples(make_engine, tmp_path, seed, "auto")
+
+
+def test_files_of_tuples_are_merged(make_engine: EngineFactory, tmp_path: Path, seed: int) -> None:
+    check_files_of_tuples(make_engine, tmp_path, seed, "executors")
+
+
+def check_files_of_tuples(make_engine: EngineFactory, tmp_path: Path, seed: int, state: str) -> None:
     limits = Limits(tuple_files=2, driver_tuples=50)
     engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8", state=state, limits=limits)
     query = engine.register(JOIN.format("desc"), "all")
     sold = sell(engine, feeds, seed)
     assert pairs(query) == joined(sold[1], sold[2])
-    kept = engine._loop.state.promising.summaries["items1"]
+    kept = committed(tmp_path)[0].promising.summaries["items1"]
     assert 0 < len(kept.files) <= 2 and kept.kept == 240
     engine.stop()
 

@@ -77,13 +77,13 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
     ),
     ("its lookup", lambda e: e.query("cheap").lookup(), SettingError, r"pushed; read its results\(\)"),
     ("its prod", lambda e: e.query("cheap").prod(), SettingError, "there are no windows to prod"),
-    ("a prod that names it", lambda e: e.prod(queries=["count", "cheap"]), SettingError, "cheap says WITH"),
+    ("a prod that names it", lambda e: e.prod(queries=["count", "cheap"]), SettingError, "cheap has WITH"),
     ("its accuracy", lambda e: e.query("cheap").accuracy(), SettingError, r"ask for its coverage\(\)"),
     (
         "a query that reads what it finds",
         lambda e: e.register("SELECT count(*) AS n FROM Cheap [RANGE 1 minute SLIDE 1 minute]"),
         SQLError,
-        "Cheap says WITH PREFERENCE: no query can read what it finds",
+        "Cheap has WITH PREFERENCE: no query can read its results",
     ),
     (
         "a query with a preference over it",
@@ -95,7 +95,7 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
         "two that are registered together and read one another",
         lambda e: e.register_all({"x": CHEAP, "y": COUNT.replace("store1", "x")}),
         SQLError,
-        "y: x says WITH PREFERENCE",
+        "y: x has WITH PREFERENCE",
     ),
     (
         "a summary that is in use",

@@ -24,7 +24,7 @@ def progress(**streams: Sharing) -> Progress:
 LOOKED_AT = OnDemand(
     12,
     {
-        "groups": StoreProgress("bids", "the newest row", False, 90, 40, 40, 1, 28, tells_groups=True),
+        "groups": StoreProgress("bids", "the newest row", False, 90, 40, 40, 1, 28, lists_groups=True),
         "top": StoreProgress("bids", "max staircase of price", False, 90, 30, 30, 5, 72),
         "values": StoreProgress("bids", "values of price", True, 80, 20, 15, 60, 900),
     },
@@ -93,5 +93,5 @@ def test_machines_get_every_store() -> None:
         "hits": 15,
         "entries": 60,
         "bytes": 900,
-        "tells_groups": False,
+        "lists_groups": False,
     }

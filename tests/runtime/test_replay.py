@@ -17,6 +17,9 @@ from tests.runtime.engine_helpers import (
     bids_table,
 )
 from transom.errors import BatchError, SettingError, StateError
+from transom.runtime.emit import Emitter
+from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.file_store import Store
 
 ROWS = (
     (1, 10.0, "12:00:00"),
@@ -136,10 +139,10 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     engine.step()
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
-        broken.setattr(engine._loop.emit, "process", lambda *_: 1 / 0)
+        broken.setattr(Emitter, "process", lambda *_: 1 / 0)
         with pytest.raises(BatchError, match="division by zero"):
             engine.step()
-    intent = engine._loop.pending()
+    intent = BatchLog(Store(tmp_path)).intent(engine.progress().batch_id + 1)
     assert intent is not None and intent.reference["replay"] == [1, 3]
     engine.stop()
     clock.advance(minutes=60)
@@ -167,9 +170,9 @@ def test_rows_before_the_start_are_left_out_and_one_without_a_time_comes_with_it
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a speed of nothing", {"speed": 0}, "speed is a factor above 0"),
     ("a speed that is no number", {"speed": "fast"}, "speed is a factor above 0"),
-    ("a batch of nothing", {"batch": "0 s"}, "batch is a duration longer than nothing"),
+    ("a batch of nothing", {"batch": "0 s"}, "batch must be a positive duration"),
     ("a misspelled option", {"sped": 2}, "no option sped; did you mean speed"),
-    ("a bad delay", {"delay": "-1 s"}, "delay is a duration longer than nothing"),
+    ("a bad delay", {"delay": "-1 s"}, "delay must be a positive duration"),
     ("a bad start", {"start": "noon"}, "is not a time"),
 ]
 

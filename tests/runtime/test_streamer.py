@@ -52,7 +52,7 @@ def test_bursts(time: int, arrival: int) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("no time at all", {"delay": "0 seconds"}, "delay is a duration longer than nothing"),
+    ("no time at all", {"delay": "0 seconds"}, "delay must be a positive duration"),
     ("no unit", {"delay": "20"}, "did you mean '20 seconds'"),
     ("an unknown distribution", {"delays": "unifrom"}, "did you mean uniform"),
     ("a burst without a length", {"burst": "1 minute"}, "burst is a pair"),

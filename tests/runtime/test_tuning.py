@@ -87,5 +87,5 @@ def test_only_queries_that_tell_windows_early_can_be_tuned(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, _ = traffic(make_engine, tmp_path)
-    with pytest.raises(SettingError, match="does not say EMIT EARLY"):
+    with pytest.raises(SettingError, match="has no EMIT EARLY"):
         engine.register("SELECT sum(volume) AS v FROM s [RANGE 40 SLIDE 40]").tune(0.5)

@@ -46,11 +46,9 @@ schema = (
 
 
 @pytest.fixture(scope="module")
-def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     with backend(
-        EngineFactory("spark", spark),
-        tmp_path_factory.mktemp("described"),
-        served_with(queries=40, previews=5),
+        make_engine, tmp_path_factory.mktemp("described"), served_with(queries=40, previews=5)
     ) as made:
         fill(made)
         yield made

@@ -27,8 +27,6 @@ from tests.server.server_helpers import (
     fill,
 )
 
-pytestmark = ON_BOTH
-
 STATUS_FIELDS = {"state", "batch", "batch_seconds", "spent", "queries", "streams", "subscribers", "rows"}
 
 
@@ -41,17 +39,17 @@ def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def own(make_engine: EngineFactory, tmp_path: Any) -> Iterator[Backend]:
-    """A server of a test's own."""
+def fresh(make_engine: EngineFactory, tmp_path: Any) -> Iterator[Backend]:
+    """A server that only this test uses."""
     with backend(make_engine, tmp_path) as made:
         yield made
 
 
 class TestTheService:
-    def test_it_tells_its_status(self, back: Backend) -> None:
-        told = back.client.get("/api/status").json()
-        assert told.keys() >= STATUS_FIELDS
-        assert (told["queries"], told["streams"], told["rows"]) == (5, 1, 8)
+    def test_status(self, back: Backend) -> None:
+        response = back.client.get("/api/status").json()
+        assert response.keys() >= STATUS_FIELDS
+        assert (response["queries"], response["streams"], response["rows"]) == (5, 1, 8)
 
     def test_it_is_alive_and_not_ready_before_it_is_started(self, back: Backend) -> None:
         assert back.client.get("/healthz").json() == {"state": "starting", "failure": None}
@@ -65,25 +63,25 @@ class TestTheService:
         assert back.client.get("/api/streams/bids").json()["name"] == "bids"
         assert error(back.client.get("/api/streams/asks")) == (404, "not_found")
 
-    @pytest.mark.parametrize("apart", ["late", "rejected"])
-    def test_rows_that_were_left_out(self, back: Backend, apart: str) -> None:
-        told = back.client.get(f"/api/streams/bids/{apart}").json()
-        assert len(told["rows"]) == 1
-        assert {"reason", "batch"} <= told["rows"][0].keys()
-        table = arrow(back.client.get(f"/api/streams/bids/{apart}?format=arrow"))
+    @pytest.mark.parametrize("output", ["late", "rejected"])
+    def test_late_and_rejected_rows(self, back: Backend, output: str) -> None:
+        response = back.client.get(f"/api/streams/bids/{output}").json()
+        assert len(response["rows"]) == 1
+        assert {"reason", "batch"} <= response["rows"][0].keys()
+        table = arrow(back.client.get(f"/api/streams/bids/{output}?format=arrow"))
         assert table.num_rows == 1
-        assert error(back.client.get(f"/api/streams/asks/{apart}")) == (404, "not_found")
+        assert error(back.client.get(f"/api/streams/asks/{output}")) == (404, "not_found")
 
     @pytest.mark.parametrize("form", ["text", "json", "mermaid"])
     def test_plans(self, back: Backend, form: str) -> None:
         for url in ("/api/explain", "/api/queries/per_site/explain"):
-            told = back.client.get(url, params={"format": form})
-            assert told.status_code == 200
-            assert told.text == back.engine.explain(form) or "queries" in url
+            response = back.client.get(url, params={"format": form})
+            assert response.status_code == 200
+            assert response.text == back.engine.explain(form) or "queries" in url
             if form == "json":
-                told.json()
+                response.json()
 
-    def test_it_describes_itself(self, back: Backend) -> None:
+    def test_openapi_and_its_reference(self, back: Backend) -> None:
         paths = back.client.get("/openapi.json").json()["paths"]
         html = back.client.get("/docs").text
         assert all(path in html for path in paths)
@@ -96,6 +94,8 @@ class TestTheService:
             'transom_rows_total{fate="late",stream="bids"} 1.0',
             'transom_state{state="starting"} 1.0',
             "transom_queries 5.0",
+            'transom_plan_decisions{decision="opens_selection",pass="admission"}',
+            'transom_plan_decisions{decision="on_driver",pass="stores"} 1.0',
             'transom_batch_seconds_bucket{le="+Inf"}',
             'transom_results_total{query="per_site"}',
             'transom_early_accuracy_raw_ratio{query="early"}',
@@ -103,50 +103,62 @@ class TestTheService:
         ):
             assert line in text, line
 
+    def test_metrics_of_decisions_name_no_query(self, back: Backend) -> None:
+        lines = back.client.get("/metrics").text.splitlines()
+        decisions = [line for line in lines if line.startswith("transom_plan_decisions{")]
+        assert decisions and not any("per_site" in line or "selection 1" in line for line in decisions)
+
 
 class TestQueries:
-    def test_they_are_listed_searched_and_paged(self, back: Backend) -> None:
-        told = back.client.get("/api/queries", params={"limit": 2, "offset": 1}).json()
-        assert ([each["name"] for each in told["queries"]], told["total"]) == (["early", "on_demand"], 5)
+    def test_queries_are_listed_searched_and_paged(self, back: Backend) -> None:
+        response = back.client.get("/api/queries", params={"limit": 2, "offset": 1}).json()
+        assert ([each["name"] for each in response["queries"]], response["total"]) == (
+            ["early", "on_demand"],
+            5,
+        )
         found = back.client.get("/api/queries", params={"search": "EMIT early"}).json()
         assert [each["name"] for each in found["queries"]] == ["early"]
 
-    def test_one_of_them(self, back: Backend) -> None:
-        told = back.client.get("/api/queries/per_site").json()
-        assert (told["kind"], told["streams"], told["sql"]) == ("standing", ["bids"], PER_SITE)
-        assert [column["role"] for column in told["columns"]][:4] == ["window", "window", "key", "value"]
+    def test_details_of_a_query(self, back: Backend) -> None:
+        response = back.client.get("/api/queries/per_site").json()
+        assert (response["kind"], response["streams"], response["sql"]) == ("standing", ["bids"], PER_SITE)
+        admission = response["decisions"][0]
+        assert (admission["pass_name"], admission["about"]) == ("admission", "query per_site")
+        assert admission["reason"] == "no other query has the same WHERE, joins and GROUP BY"
+        assert [column["role"] for column in response["columns"]][:4] == ["window", "window", "key", "value"]
 
     def test_a_name_may_hold_anything_that_is_percent_encoded(self, back: Backend) -> None:
         assert back.client.get("/api/queries/with%20space%2Fslash").json()["name"] == "with space/slash"
         assert back.client.get("/api/queries/with%20space%2Fslash/results").status_code == 200
 
-    def test_register_and_drop(self, own: Backend) -> None:
-        made = own.client.post("/api/queries", json={"sql": PER_SITE, "name": "mine"})
+    @ON_BOTH
+    def test_register_and_drop(self, fresh: Backend) -> None:
+        made = fresh.client.post("/api/queries", json={"sql": PER_SITE, "name": "mine"})
         assert (made.status_code, made.json()["name"], made.json()["waits"]) == (201, "mine", True)
-        own.push(bids((1, 1.0, "12:00")))
-        assert not own.client.get("/api/queries/mine").json()["waits"]
-        assert own.client.post("/api/queries", json={"sql": PER_SITE}).json()["name"] == "q1"
-        assert own.client.delete("/api/queries/mine").status_code == 204
-        assert error(own.client.delete("/api/queries/mine")) == (404, "not_found")
-        assert error(own.client.get("/api/queries/mine")) == (404, "not_found")
+        fresh.push(bids((1, 1.0, "12:00")))
+        assert not fresh.client.get("/api/queries/mine").json()["waits"]
+        assert fresh.client.post("/api/queries", json={"sql": PER_SITE}).json()["name"] == "q1"
+        assert fresh.client.delete("/api/queries/mine").status_code == 204
+        assert error(fresh.client.delete("/api/queries/mine")) == (404, "not_found")
+        assert error(fresh.client.get("/api/queries/mine")) == (404, "not_found")
 
-    def test_a_wrong_query_is_told_with_its_place(self, back: Backend) -> None:
+    def test_an_error_has_the_place_in_the_query(self, back: Backend) -> None:
         sql = "SELECT sum(prise) AS s\nFROM bids [RANGE 1 minute SLIDE 1 minute]"
         for url in ("/api/queries", "/api/check", "/api/previews"):
-            told = back.client.post(url, json={"sql": sql})
-            assert error(told) == (400, "sql"), url
-            place = told.json()["error"]
+            response = back.client.post(url, json={"sql": sql})
+            assert error(response) == (400, "sql"), url
+            place = response.json()["error"]
             assert (place["line"], place["column"], sql[place["start"] : place["end"]]) == (1, 12, "prise")
             assert "did you mean price" in place["message"]
 
     def test_a_query_is_checked_without_being_registered(self, back: Backend) -> None:
-        told = back.client.post("/api/check", json={"sql": PER_SITE}).json()
-        assert told["kind"] == "standing" and told["plan"]
+        response = back.client.post("/api/check", json={"sql": PER_SITE}).json()
+        assert response["kind"] == "standing" and response["plan"]
         assert back.client.get("/api/queries").json()["total"] == 5
 
     def test_accuracy_coverage_and_tuning(self, back: Backend) -> None:
-        told = back.client.get("/api/queries/early/accuracy").json()
-        assert {"total", "recent", "items", "confidence"} <= told.keys()
+        response = back.client.get("/api/queries/early/accuracy").json()
+        assert {"total", "recent", "items", "confidence"} <= response.keys()
         assert back.client.get("/api/queries/preferred/coverage").json()["complete"] in (True, False)
         assert error(back.client.get("/api/queries/per_site/accuracy")) == (409, "state")
         assert error(back.client.get("/api/queries/per_site/coverage")) == (400, "setting")
@@ -156,36 +168,37 @@ class TestQueries:
         assert error(back.client.put(url, json={})) == (422, "request")
         assert back.client.put(url, json={"value": None}).status_code == 204
 
-    def test_previews(self, own: Backend) -> None:
-        name = own.client.post("/api/previews", json={"sql": PER_SITE}).json()["name"]
-        own.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:05")))
-        assert own.client.get(f"/api/queries/{name}/results").json()["rows"]
-        assert own.client.get("/api/queries").json()["total"] == 0
-        assert own.client.delete(f"/api/previews/{name}").status_code == 204
-        assert error(own.client.delete(f"/api/previews/{name}")) == (404, "not_found")
+    def test_previews(self, fresh: Backend) -> None:
+        name = fresh.client.post("/api/previews", json={"sql": PER_SITE}).json()["name"]
+        fresh.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:05")))
+        assert fresh.client.get(f"/api/queries/{name}/results").json()["rows"]
+        assert fresh.client.get("/api/queries").json()["total"] == 0
+        assert fresh.client.delete(f"/api/previews/{name}").status_code == 204
+        assert error(fresh.client.delete(f"/api/previews/{name}")) == (404, "not_found")
 
-    def test_summaries(self, own: Backend) -> None:
-        assert own.client.post("/api/summaries", json={"sql": SUMMARY}).json() == {"name": "bids_sites"}
-        own.push(bids((1, 1.0, "12:00")))
-        (told,) = own.client.get("/api/summaries").json()["summaries"]
-        assert (told["name"], told["stream"], told["text"]) == ("bids_sites", "bids", SUMMARY)
-        assert own.client.delete("/api/summaries/bids_sites").status_code == 204
-        assert error(own.client.delete("/api/summaries/other")) == (404, "not_found")
-        assert error(own.client.post("/api/summaries", json={"sql": PER_SITE})) == (400, "setting")
+    @ON_BOTH
+    def test_summaries(self, fresh: Backend) -> None:
+        assert fresh.client.post("/api/summaries", json={"sql": SUMMARY}).json() == {"name": "bids_sites"}
+        fresh.push(bids((1, 1.0, "12:00")))
+        (response,) = fresh.client.get("/api/summaries").json()["summaries"]
+        assert (response["name"], response["stream"], response["text"]) == ("bids_sites", "bids", SUMMARY)
+        assert fresh.client.delete("/api/summaries/bids_sites").status_code == 204
+        assert error(fresh.client.delete("/api/summaries/other")) == (404, "not_found")
+        assert error(fresh.client.post("/api/summaries", json={"sql": PER_SITE})) == (400, "setting")
 
 
 class TestResults:
-    def test_json_csv_and_arrow_say_the_same(self, back: Backend) -> None:
+    def test_json_csv_and_arrow_have_the_same_rows(self, back: Backend) -> None:
         url = "/api/queries/per_site/results"
         expected = back.engine.query("per_site").results()
         table = arrow(back.client.get(url, params={"format": "arrow"}))
         assert table.equals(expected) and table.num_rows
-        told = back.client.get(url).json()
-        assert [column["name"] for column in told["columns"]] == table.column_names
+        response = back.client.get(url).json()
+        assert [column["name"] for column in response["columns"]] == table.column_names
         rows = list(csv.DictReader(io.StringIO(back.client.get(url, params={"format": "csv"}).text)))
-        assert [row["n"] for row in rows] == [str(row["n"]) for row in told["rows"]]
-        assert [row["window_end"] for row in rows] == [row["window_end"] for row in told["rows"]]
-        assert told["rows"][0]["window_end"].endswith("Z")
+        assert [row["n"] for row in rows] == [str(row["n"]) for row in response["rows"]]
+        assert [row["window_end"] for row in rows] == [row["window_end"] for row in response["rows"]]
+        assert response["rows"][0]["window_end"].endswith("Z")
 
     def test_the_accept_header_chooses_the_format(self, back: Backend) -> None:
         url = "/api/queries/per_site/results"
@@ -194,51 +207,52 @@ class TestResults:
             ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.stream"),
             ("*/*", "application/json"),
         ):
-            told = back.client.get(url, headers={"Accept": accept})
-            assert told.headers["content-type"].startswith(media)
-            assert told.headers["x-transom-cursor"] and told.headers["x-transom-more"] == "false"
+            response = back.client.get(url, headers={"Accept": accept})
+            assert response.headers["content-type"].startswith(media)
+            assert response.headers["x-transom-cursor"] and response.headers["x-transom-more"] == "false"
 
     @pytest.mark.parametrize("limit", [1, 2, 3])
-    def test_cursors_lead_through_all_of_them(self, back: Backend, limit: int) -> None:
+    def test_cursors_page_through_all_results(self, back: Backend, limit: int) -> None:
         whole = back.client.get("/api/queries/per_site/results").json()
         found, cursor, more = list[Any](), None, True
         while more:
             asked = {"limit": limit} | ({"cursor": cursor} if cursor else {})
-            told = back.client.get("/api/queries/per_site/results", params=asked).json()
-            assert len(told["rows"]) <= limit
-            found += told["rows"]
-            cursor, more = told["cursor"], told["more"]
+            response = back.client.get("/api/queries/per_site/results", params=asked).json()
+            assert len(response["rows"]) <= limit
+            found += response["rows"]
+            cursor, more = response["cursor"], response["more"]
         assert found == whole["rows"]
         assert (
             back.client.get("/api/queries/per_site/results", params={"cursor": cursor}).json()["rows"] == []
         )
 
-    def test_a_cursor_that_is_none_is_refused(self, back: Backend) -> None:
-        told = back.client.get("/api/queries/per_site/results", params={"cursor": "../../etc"})
-        assert error(told) == (400, "setting")
+    def test_an_invalid_cursor_is_refused(self, back: Backend) -> None:
+        response = back.client.get("/api/queries/per_site/results", params={"cursor": "../../etc"})
+        assert error(response) == (400, "setting")
 
-    def test_a_query_without_slide_has_none(self, back: Backend) -> None:
+    def test_an_on_demand_query_has_no_results(self, back: Backend) -> None:
         assert error(back.client.get("/api/queries/on_demand/results")) == (400, "setting")
         assert error(back.client.get("/api/queries/on_demand/tail")) == (400, "setting")
 
-    def test_nothing_new_is_waited_for(self, own: Backend) -> None:
-        own.engine.register(PER_SITE, "per_site")
-        own.push(bids((1, 1.0, "12:00")))
+    @ON_BOTH
+    def test_a_request_waits_for_new_results(self, fresh: Backend) -> None:
+        fresh.engine.register(PER_SITE, "per_site")
+        fresh.push(bids((1, 1.0, "12:00")))
         url = "/api/queries/per_site/results"
-        nothing = own.client.get(url, params={"wait": 0.05}).json()
+        nothing = fresh.client.get(url, params={"wait": 0.05}).json()
         assert nothing["rows"] == []
-        with httpx.Client(base_url=own.served.url, timeout=30) as other:
+        with httpx.Client(base_url=fresh.served.url, timeout=30) as other:
             found: list[Any] = []
             asked = {"wait": 20, "cursor": nothing["cursor"]}
             waiting = threading.Thread(target=lambda: found.append(other.get(url, params=asked).json()))
             waiting.start()
-            own.push(bids((1, 1.0, "12:05")))
+            fresh.push(bids((1, 1.0, "12:05")))
             waiting.join(20)
         assert found and found[0]["rows"][0]["n"] == 1
 
     def test_prods(self, back: Backend) -> None:
-        told = back.client.post("/api/queries/per_site/prod", json={}).json()
-        assert told["rows"] and {row["kind"] for row in told["rows"]} == {"early"}
+        response = back.client.post("/api/queries/per_site/prod", json={}).json()
+        assert response["rows"] and {row["kind"] for row in response["rows"]} == {"early"}
         one = back.client.post("/api/queries/per_site/prod", json={"where": {"site": 3}}).json()
         assert {row["site"] for row in one["rows"]} == {3}
         assert arrow(back.client.post("/api/queries/per_site/prod?format=arrow", json={})).num_rows
@@ -288,40 +302,43 @@ MALFORMED = [
 @pytest.mark.parametrize(
     ("method", "url", "body", "status"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED]
 )
-def test_what_is_malformed_is_refused(back: Backend, method: str, url: str, body: bytes, status: int) -> None:
-    told = back.client.request(method, url, content=body, headers={"Content-Type": "application/json"})
-    assert told.status_code == status, told.text
-    assert set(told.json()) == {"error"}
+def test_a_malformed_request_is_refused(
+    back: Backend, method: str, url: str, body: bytes, status: int
+) -> None:
+    response = back.client.request(method, url, content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == status, response.text
+    assert set(response.json()) == {"error"}
 
 
-def test_values_that_json_has_no_word_for(make_engine: EngineFactory, tmp_path: Any) -> None:
+@ON_BOTH
+def test_decimals_nulls_and_quotes_in_every_format(make_engine: EngineFactory, tmp_path: Any) -> None:
     schema = "site int, price decimal(20,6), word string, ts timestamp"
     sql = "SELECT sum(price) AS rows, max(word) AS word FROM bids [RANGE 1 minute SLIDE 1 minute]"
-    with backend(make_engine, tmp_path, schema=schema) as own:
-        own.engine.register(sql, "q")
-        own.push(
+    with backend(make_engine, tmp_path, schema=schema) as fresh:
+        fresh.engine.register(sql, "q")
+        fresh.push(
             [
                 (1, Decimal("12345678901234.567890"), 'say "%s" – ok', "2013-01-01 12:00"),
                 (1, None, None, "2013-01-01 12:05"),
             ]
         )
-        text = own.client.get("/api/queries/q/results").text
+        text = fresh.client.get("/api/queries/q/results").text
         assert '"rows": 12345678901234.567890' in text  # all digits, as a number
-        told = json.loads(text)
-        assert told["rows"][0]["word"] == 'say "%s" – ok'
-        names = [column["name"] for column in told["columns"]]
-        assert names == list(told["rows"][0]) and len(set(names)) == len(names)
-        table = arrow(own.client.get("/api/queries/q/results?format=arrow"))
+        response = json.loads(text)
+        assert response["rows"][0]["word"] == 'say "%s" – ok'
+        names = [column["name"] for column in response["columns"]]
+        assert names == list(response["rows"][0]) and len(set(names)) == len(names)
+        table = arrow(fresh.client.get("/api/queries/q/results?format=arrow"))
         assert pa.types.is_decimal(table.column("rows").type)
         assert table.column_names == names
-        assert own.client.get("/api/queries/q/results?format=csv").text.split("\n")[0] == ",".join(names)
+        assert fresh.client.get("/api/queries/q/results?format=csv").text.split("\n")[0] == ",".join(names)
 
 
-def test_early_says_what_it_is(back: Backend) -> None:
+def test_a_query_shows_its_text(back: Backend) -> None:
     assert back.client.get("/api/queries/early").json()["sql"] == EARLY
 
 
-def test_what_is_not_there_is_told_in_the_api_s_own_words(back: Backend) -> None:
+def test_http_errors_have_the_form_of_the_api(back: Backend) -> None:
     wrong = back.client.post("/api/status")
     assert error(wrong) == (405, "request")
     assert wrong.headers["allow"] == "GET"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine_factory import EngineFactory
-from tests.server.server_helpers import Backend, backend, fill, served_with
+from tests.engine_factory import EngineFactory, on_spark
+from tests.server.server_helpers import Backend, backend, error, fill, served_with
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 SQL = [
@@ -82,27 +82,51 @@ SQL = [
 ]
 
 
+SQL_TEXTS = pytest.mark.parametrize("sql", [case[1] for case in SQL], ids=[case[0] for case in SQL])
+
+
 @pytest.fixture(scope="module")
-def back(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    spark.createDataFrame([(1,)], "site int").createOrReplaceTempView("secrets")
-    with backend(
-        EngineFactory("spark", spark), tmp_path_factory.mktemp("safety"), served_with(rows=2, queries=6)
-    ) as made:
+def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with backend(make_engine, tmp_path_factory.mktemp("safety"), served_with(rows=2, queries=6)) as made:
         fill(made)
         yield made
-    spark.catalog.dropTempView("secrets")
 
 
-@pytest.mark.parametrize("sql", [case[1] for case in SQL], ids=[case[0] for case in SQL])
-@pytest.mark.parametrize(
-    "url", ["/api/check", "/api/queries", "/api/previews", "/api/lookup", "/api/summaries"]
-)
-def test_sql_reaches_only_what_was_declared(back: Backend, sql: str, url: str) -> None:
+@pytest.fixture(scope="module")
+def back_with_secrets(
+    make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    """A server in a Spark session whose catalog has a table that the engine does not declare."""
+    session = make_engine.session
+    session.createDataFrame([(1,)], "site int").createOrReplaceTempView("secrets")
+    with backend(make_engine, tmp_path_factory.mktemp("secrets")) as made:
+        yield made
+    session.catalog.dropTempView("secrets")
+
+
+def assert_refused(back: Backend, url: str, sql: str) -> None:
     before = set(back.engine.queries())
-    told = back.client.post(url, json={"sql": sql.replace(" SLIDE 1 minute", "") if "lookup" in url else sql})
-    assert 400 <= told.status_code < 500, told.text
-    assert "root:" not in told.text
+    response = back.client.post(url, json={"sql": sql})
+    assert 400 <= response.status_code < 500, response.text
+    assert "root:" not in response.text
     assert set(back.engine.queries()) == before
+
+
+@SQL_TEXTS
+@pytest.mark.parametrize("url", ["/api/check", "/api/queries", "/api/previews", "/api/summaries"])
+def test_sql_reaches_only_what_was_declared(back: Backend, sql: str, url: str) -> None:
+    assert_refused(back, url, sql)
+
+
+@SQL_TEXTS
+def test_a_lookup_reaches_only_what_was_declared(back: Backend, sql: str) -> None:
+    assert_refused(back, "/api/lookup", sql.replace(" SLIDE 1 minute", ""))
+
+
+@on_spark("Spark has a catalog, tables from files, reflection, commands and substitution of variables")
+@SQL_TEXTS
+def test_sql_reaches_nothing_of_sparks(back_with_secrets: Backend, sql: str) -> None:
+    assert_refused(back_with_secrets, "/api/queries", sql)
 
 
 EXPRESSIONS = [
@@ -112,8 +136,8 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-@pytest.mark.parametrize(
+HOSTILE_EXPRESSIONS = pytest.mark.parametrize("expression", EXPRESSIONS)
+CLAUSES = pytest.mark.parametrize(
     "clause",
     [
         "SELECT {} AS x, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY {}",
@@ -125,9 +149,23 @@ EXPRESSIONS = [
     ],
     ids=["grouped", "having", "where", "nested", "preferred where", "preferred"],
 )
-def test_wherever_it_stands(back: Backend, clause: str, expression: str) -> None:
-    told = back.client.post("/api/check", json={"sql": clause.replace("{}", expression)})
-    assert (told.status_code, told.json()["error"]["kind"]) == (400, "sql"), told.text
+
+
+@HOSTILE_EXPRESSIONS
+@CLAUSES
+def test_every_clause_refuses_a_hostile_expression(back: Backend, clause: str, expression: str) -> None:
+    response = back.client.post("/api/check", json={"sql": clause.replace("{}", expression)})
+    assert error(response) == (400, "sql"), response.text
+
+
+@on_spark("Spark has these functions")
+@HOSTILE_EXPRESSIONS
+@CLAUSES
+def test_every_clause_refuses_a_hostile_expression_of_sparks(
+    back_with_secrets: Backend, clause: str, expression: str
+) -> None:
+    response = back_with_secrets.client.post("/api/check", json={"sql": clause.replace("{}", expression)})
+    assert error(response) == (400, "sql"), response.text
 
 
 BODIES = [
@@ -148,23 +186,23 @@ def test_fields_that_do_not_exist_are_refused(back: Backend, url: str, body: dic
 @pytest.mark.parametrize("path", ["..%2f..%2fetc%2fpasswd", "%2e%2e%2f", "..", "....//etc", "%00", "C:%5c"])
 def test_names_are_no_paths(back: Backend, path: str) -> None:
     for url in (f"/api/queries/{path}/results", f"/api/streams/{path}/late", f"/api/queries/{path}"):
-        told = back.client.get(url)
-        assert told.status_code in (404, 307), told.text
+        response = back.client.get(url)
+        assert response.status_code in (404, 307), response.text
 
 
 def test_answers_are_limited(back: Backend) -> None:
     results = back.client.get("/api/queries/per_site/results", params={"limit": 100_000}).json()
     assert (len(results["rows"]), results["more"]) == (2, True)
-    told = back.client.post("/api/queries/on_demand/lookup", json={})
-    assert (told.status_code, told.json()["error"]["kind"]) == (429, "limit")
+    response = back.client.post("/api/queries/on_demand/lookup", json={})
+    assert (response.status_code, response.json()["error"]["kind"]) == (429, "limit")
     assert back.client.post("/api/prod", json={}).status_code == 429
 
 
 def test_queries_are_limited(back: Backend) -> None:
     sql = f"SELECT count(*) AS n FROM bids {WINDOW}"
     assert back.client.post("/api/queries", json={"sql": sql, "name": "sixth"}).status_code == 201
-    told = back.client.post("/api/queries", json={"sql": sql, "name": "seventh"})
-    assert (told.status_code, told.json()["error"]["kind"]) == (429, "limit")
+    response = back.client.post("/api/queries", json={"sql": sql, "name": "seventh"})
+    assert (response.status_code, response.json()["error"]["kind"]) == (429, "limit")
     assert back.client.delete("/api/queries/sixth").status_code == 204
     long = back.client.post("/api/check", json={"sql": "x" * (64 << 10) + "y"})
     assert long.status_code == 400

@@ -21,6 +21,7 @@ from tests.runtime.engine_helpers import PER_SITE, bids
 from tests.server.server_helpers import backend, error, served_with
 from transom.cli.main import USAGE, app
 from transom.errors import SettingError
+from transom.runtime.write_ahead_log import BatchLog
 from transom.server.lifecycle import HttpServer
 from transom.server.settings import ServerSettings
 
@@ -80,7 +81,7 @@ def test_a_server_outlives_its_engine_and_tells_why(
         def fail(*given: object) -> None:
             raise OSError("the disk is full")
 
-        monkeypatch.setattr(back.engine._loop.log, "commit", fail)
+        monkeypatch.setattr(BatchLog, "commit", fail)
         back.feed.push(bids((1, 1.0, "12:00")))
         until(lambda: back.client.get("/healthz").status_code == 503)
         assert back.client.get("/healthz").json() == {"state": "failed", "failure": "the disk is full"}
@@ -122,7 +123,7 @@ def test_slow_calls_leave_room_for_quick_ones(
 
 
 PIPELINE = """
-engine: {checkpoint: state}
+engine: {checkpoint: state, backend: local}
 server: {port: 0, dashboard: false, rows: 7}
 streams:
   bids: {path: bids, format: json, schema: "site int, price double, ts timestamp", time: ts}
@@ -159,8 +160,21 @@ class Serving:
         return self.process.wait(60)
 
 
-def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
+def test_a_pipeline_is_served_on_spark(pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE.replace("backend: local", "backend: spark"))
     serving = Serving(pipeline, "--master", "local[1]")
+    try:
+        assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
+        assert httpx.get(f"{serving.url}/readyz").status_code == 200
+        made = httpx.post(f"{serving.url}/api/queries", json={"sql": PER_SITE, "name": "kept"})
+        assert made.status_code == 201, made.text
+        assert serving.end(signal.SIGTERM) == 0
+    finally:
+        serving.process.kill()
+
+
+def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
+    serving = Serving(pipeline)
     try:
         assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
         with httpx.Client(base_url=serving.url, timeout=60) as client:
@@ -176,7 +190,7 @@ def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
         assert serving.process.wait(60) == 0
     finally:
         serving.process.kill()
-    again = Serving(pipeline, "--master", "local[1]", "--generate-token")
+    again = Serving(pipeline, "--generate-token")
     try:
         assert again.process.stderr is not None
         token = again.process.stderr.readline().removeprefix("token: ").strip()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -25,11 +27,18 @@ def until(holds: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture
-def back(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Backend]:
-    with backend(make_engine, tmp_path, served_with(subscribers=3)) as made:
+@contextmanager
+def per_site(make_engine: EngineFactory, tmp_path: Path, **limits: Any) -> Iterator[Backend]:
+    """A server with some limits, a query and a batch."""
+    with backend(make_engine, tmp_path, served_with(**limits)) as made:
         made.engine.register(PER_SITE, "per_site")
         made.push(bids((1, 1.0, "12:00")))
+        yield made
+
+
+@pytest.fixture
+def back(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Backend]:
+    with per_site(make_engine, tmp_path, subscribers=3) as made:
         yield made
 
 
@@ -90,41 +99,45 @@ def test_readers_are_counted_and_limited(back: Backend) -> None:
 
 
 def test_a_silent_tail_tells_now_and_then_that_all_is_well(
-    back: Backend, monkeypatch: pytest.MonkeyPatch
+    make_engine: EngineFactory, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.01)
-    with back.client.stream("GET", "/api/queries/per_site/tail") as response:
+    with (
+        per_site(make_engine, tmp_path, heartbeat_seconds=0.01) as back,
+        back.client.stream("GET", "/api/queries/per_site/tail") as response,
+    ):
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith(":")) == ": "
 
 
-def test_a_reader_who_never_reads_holds_nobody_up(back: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_who_never_reads_holds_nobody_up(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, write = list[int](), events.results_event
 
     def padded(table: pa.Table, cursor: str) -> bytes:
         made.append(table.num_rows)
         return write(table, cursor) + b": " + b"x" * 100_000 + b"\n\n"
 
-    monkeypatch.setattr(events, "EVENT_ROWS", 10)
     monkeypatch.setattr(events, "results_event", padded)
-    host = urlsplit(back.served.url)
-    with socket.create_connection((host.hostname, host.port)) as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.sendall(b"GET /api/queries/per_site/tail HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        until(lambda: back.served.service.subscribers == 1)
-        for minute in (2, 3, 4):  # 30 MB for it, if it would read
-            back.push(bids(*((site, 1.0, f"12:{minute:02}") for site in range(1_000))))
-        assert back.engine.progress().streams["bids"].rows == 3_001
-        settled = -1
-        while settled != len(made):  # it is given no more than fits into the socket
-            settled = len(made)
-            time.sleep(0.2)
-        assert 0 < sum(made) < 1_500
-        with tailing(back, "per_site") as other:
-            other.next()
-            back.push(bids((1, 1.0, "12:06")))
-            assert other.next()["event"] == "results"
-    until(lambda: back.served.service.subscribers == 0)
+    with per_site(make_engine, tmp_path, event_rows=10) as back:
+        host = urlsplit(back.served.url)
+        with socket.create_connection((host.hostname, host.port)) as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.sendall(b"GET /api/queries/per_site/tail HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: back.served.service.subscribers == 1)
+            for minute in (2, 3, 4):  # 30 MB for it, if it would read
+                back.push(bids(*((site, 1.0, f"12:{minute:02}") for site in range(1_000))))
+            assert back.engine.progress().streams["bids"].rows == 3_001
+            settled = -1
+            while settled != len(made):  # it is given no more than fits into the socket
+                settled = len(made)
+                time.sleep(0.2)
+            assert 0 < sum(made) < 1_500
+            with tailing(back, "per_site") as other:
+                other.next()
+                back.push(bids((1, 1.0, "12:06")))
+                assert other.next()["event"] == "results"
+        until(lambda: back.served.service.subscribers == 0)
 
 
 def test_readers_of_the_same_share_what_is_written(back: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,11 +129,11 @@ def test_equal_joins_under_two_aliases_are_one() -> None:
         (f"Trades T {WINDOW} CROSS JOIN Close C", "CROSS JOIN is not supported", "CROSS"),
         (f"Trades T {WINDOW} LEFT SEMI JOIN Close C ON T.symbol = C.symbol", "SEMI JOIN is not supported", "SEMI"),
         (f"Trades T {WINDOW} NATURAL JOIN Close C", "NATURAL JOIN is not supported", "NATURAL"),
-        (f"Trades T {WINDOW} JOIN Close T ON T.symbol = T.symbol", "T is there twice", "Close T"),
+        (f"Trades T {WINDOW} JOIN Close T ON T.symbol = T.symbol", "T is in FROM twice", "Close T"),
         (f"Trades T {WINDOW} JOIN Clos C ON T.symbol = C.symbol", "unknown stream or table Clos; did you mean Close?", "Clos"),
         (f"Trades T {WINDOW} JOIN Close C ON T.symbol = C.symbl", "unknown column symbl; did you mean Symbol?", "symbl"),
         (f"Trades T {WINDOW} JOIN Close C ON symbol = C.symbol", "symbol is ambiguous: T.symbol or C.Symbol", "symbol"),
-        (f"Trades T {WINDOW} JOIN Close C ON count(*) = C.sector", "an aggregate can't stand in ON", "count(*)"),
+        (f"Trades T {WINDOW} JOIN Close C ON count(*) = C.sector", "an aggregate is not allowed in ON", "count(*)"),
         (f"Close C {WINDOW}", "a query needs a stream; this is a static table", "Close C"),
     ],
 )  # fmt: skip

@@ -14,12 +14,12 @@ from tests.sql.trades_catalog import Rules
 from transom.elements import Emit
 from transom.errors import SQLError
 from transom.sql import Query, bind, bind_one
-from transom.sql.promise import Arithmetic, Column, Count, Number
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number
 from transom.sql.query import OverloadPreference
 
 STORES = replace(CATALOG, summaries=SUMMARIES)
 QUERY = "SELECT till, sum(price) AS s FROM store1 a [RANGE 5 min SLIDE 1 min] WHERE price > 1 GROUP BY till"
-ITEM, TILL = Count("store1", "item"), Count("store1", "till")
+ITEM, TILL = EstimatedCount("store1", "item"), EstimatedCount("store1", "till")
 
 
 def bound(text: str) -> Query:
@@ -135,5 +135,5 @@ def test_it_needs_slide_and_the_streams_own_columns() -> None:
     with pytest.raises(SQLError, match="ON OVERLOAD PREFER needs SLIDE"):
         bound(f"SELECT sum(price) FROM store1 [RANGE 5 min] {clause}")
     text = "SELECT count(*) FROM store1 [RANGE 5 s SLIDE 1 s] JOIN goods g ON store1.item = g.item ON OVERLOAD PREFER"
-    with pytest.raises(SQLError, match="a promise is made of a stream's columns, and item is a table's"):
+    with pytest.raises(SQLError, match="a promise can use only columns of a stream, and item is a table's"):
         bound(f"{text} g.item")

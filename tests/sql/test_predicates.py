@@ -145,7 +145,7 @@ def test_types_are_those_of_the_columns() -> None:
         ("price", "expected a condition, and this is double", "price"),
         ("price + 1", "expected a condition, and this is double", "price + 1"),
         ("live AND volume", "expected a condition, and this is int64", "volume"),
-        ("count(*) > 1", "an aggregate can't stand in WHERE", "count(*)"),
+        ("count(*) > 1", "an aggregate is not allowed in WHERE", "count(*)"),
         ("to_number(symbol) > 1", "to_number takes two arguments", "to_number(symbol)"),
         ("price IN (SELECT 1)", "subqueries are not supported", "SELECT"),
         ("symbol LIKE ANY ('a', 'b')", "LIKE ANY is not supported", "symbol LIKE ANY ('a', 'b')"),

@@ -13,10 +13,10 @@ from tests.sql.trades_catalog import Rules
 from transom.elements import Preference
 from transom.errors import SQLError
 from transom.sql import bind_one, has_preference
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 
 QUERY = "SELECT item, price FROM store1 WHERE price > 1"
-ITEM, PRICE = Count("store1", "item"), Column("store1", "price")
+ITEM, PRICE = EstimatedCount("store1", "item"), Column("store1", "price")
 
 
 def product(op: str, left: Promise, right: Promise) -> Arithmetic:
@@ -144,7 +144,7 @@ START = f"WITH PREFERENCE desc {COUNT}(item)"
         (f"{START})", "found )", ")"),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Cont(item)", "not SUMMARY.Estimate.Cont; did you mean SUMMARY.Estimate.Count?", "SUMMARY.Estimate.Cont"),
         ("WITH PREFERENCE desc Count(item)", "not Count; did you mean SUMMARY.Estimate.Count?", "Count"),
-        ("WITH PREFERENCE desc abs(item)", "the one function of a promise is SUMMARY.Estimate.Count, not abs", "abs"),
+        ("WITH PREFERENCE desc abs(item)", "a promise can call only SUMMARY.Estimate.Count, not abs", "abs"),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count(*)", "SUMMARY.Estimate.Count takes a summarized column, found *", "*"),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count()", "SUMMARY.Estimate.Count takes a summarized column, found )", ")"),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count(", "SUMMARY.Estimate.Count takes a summarized column, found (", "("),
@@ -152,7 +152,7 @@ START = f"WITH PREFERENCE desc {COUNT}(item)"
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count(item, price)", "SUMMARY.Estimate.Count takes one summarized column, found ,", ","),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count(item + 1)", "SUMMARY.Estimate.Count takes one summarized column, found +", "+"),
         ("WITH PREFERENCE desc SUMMARY.Estimate.Count(store1.)", "expected a name after the dot, found )", ")"),
-        ("WITH PREFERENCE desc a.b.c.d.e", "this is no column of a stream", "a.b.c.d.e"),
+        ("WITH PREFERENCE desc a.b.c.d.e", "this is not a column of a stream", "a.b.c.d.e"),
         ("WITH PREFERENCE desc 1e999", "above the largest double", "1e999"),
         (f"{START} FADE 0.8", "expected FACTOR after FADE, found 0.8", "0.8"),
         (f"{START} FADE FACTOR", "FADE FACTOR needs a number like 0.8", "FACTOR"),

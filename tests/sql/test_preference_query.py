@@ -15,7 +15,7 @@ from transom.elements import Preference, Summary
 from transom.errors import SQLError
 from transom.sql import PreferenceQuery, bind_preference_queries, bind_preference_query
 from transom.sql.preference_query import Figure, Output, Side
-from transom.sql.promise import Arithmetic, Column, Count
+from transom.sql.promise import Arithmetic, Column, EstimatedCount
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
 
 ITEM = Scalar("`item`", pa.int64(), "item")
@@ -31,7 +31,9 @@ def test_a_selection_has_one_side_with_a_guide() -> None:
     side = Side("store1", "items", where, And((low, high)), ("item", "price"))
     outputs = Output("item", "`0.item`", pa.int64()), Output("p", "`0.price`", pa.float64())
     wanted = Preference("desc", time=200_000)
-    assert preference_query(text) == PreferenceQuery((side,), wanted, Count("store1", "item"), outputs)
+    assert preference_query(text) == PreferenceQuery(
+        (side,), wanted, EstimatedCount("store1", "item"), outputs
+    )
 
 
 def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
@@ -42,7 +44,7 @@ def test_a_join_has_two_sides_and_the_equality_is_their_summaries() -> None:
         Output("here", "`0.ts`", UTC),
         Output("there", "`1.ts`", UTC),
     )
-    promise = Arithmetic("*", Count("store1", "item"), Count("Store2", "item"))
+    promise = Arithmetic("*", EstimatedCount("store1", "item"), EstimatedCount("Store2", "item"))
     assert preference_query(text) == PreferenceQuery(
         sides, Preference("desc", 0.8, MINUTE, probes=50_000), promise, outputs
     )
@@ -151,7 +153,7 @@ def test_using_merges_the_column() -> None:
         f"SELECT item, Code FROM store1 JOIN store2 USING (item) WITH PREFERENCE {COUNT}(item)"
     )
     assert [output.sql for output in bound.outputs] == ["`0.item`", "`1.Code`"]
-    assert bound.promise == Count("store1", "item")
+    assert bound.promise == EstimatedCount("store1", "item")
     assert bound.sides[1].columns == ("Code",)
 
 
@@ -253,31 +255,31 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT a.item FROM store1 a, store2 b WHERE a.till = b.till WITH PREFERENCE {COUNT}(a.till)", "the summaries of a join have the same buckets, and tills has BUCKETS 256 and tills2 has BUCKETS 64 BETWEEN 0 AND 100", "a.till = b.till"),
         (f"SELECT a.item FROM store1 a, store3 b WHERE a.item = b.item {BOTH}", f"item of store3 has no summary; make one with CREATE SUMMARY store3_item ON store3(item) {MAKE}", "a.item = b.item"),
         (f"SELECT a.item FROM store1 a, `my-store` b WHERE a.item = b.`an item` WITH PREFERENCE {COUNT}(a.item)", f"CREATE SUMMARY my_store_an_item ON `my-store`(`an item`) {MAKE}", "a.item = b.`an item`"),
-        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE desc 1", "two equalities are of summarized columns; say which leads with SUMMARY.Estimate.Count in the promise", "a.name = b.name"),
-        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE {COUNT}(a.name) * {COUNT}(b.item)", "two equalities are of summarized columns", "a.name = b.name"),
-        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.name)", "a join's promise is of the columns it is over: a.item and b.item", "a.name"),
+        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE desc 1", "two equalities join summarized columns; choose one with SUMMARY.Estimate.Count in the promise", "a.name = b.name"),
+        (f"SELECT a.item {JOIN} AND a.name = b.name WITH PREFERENCE {COUNT}(a.name) * {COUNT}(b.item)", "two equalities join summarized columns", "a.name = b.name"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.name)", "the promise of a join can use only the joined columns, a.item and b.item", "a.name"),
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.price)", "price of store1 has no summary", "a.price"),
-        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.item) * b.price", "a join's promise is of the columns it is over: a.item and b.item", "b.price"),
+        (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(a.item) * b.price", "the promise of a join can use only the joined columns, a.item and b.item", "b.price"),
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(item)", "item is ambiguous: a.item or b.item", "item"),
         (f"SELECT a.item {JOIN} WITH PREFERENCE {COUNT}(c.item)", "unknown name c in c.item", "c.item"),
         (f"SELECT a.item {JOIN} {BOTH} WINDOW 5 minutes", "WINDOW is 5 minutes, and the summary items keeps 3 minutes 30 seconds; a longer GRANULARITY or a deeper COLLAPSE keeps more", "5 minutes"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(price)", f"price of store1 has no summary; make one with CREATE SUMMARY store1_price ON store1(price) {MAKE}", "price"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(itm)", "unknown column itm; did you mean item?", "itm"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * {COUNT}(till)", "a selection is led by one column, and item is counted already", "till"),
-        ("SELECT item FROM store1 WITH PREFERENCE desc price", "store1 has summaries of item, name, till: say which with SUMMARY.Estimate.Count(column) in the promise", "store1"),
+        ("SELECT item FROM store1 WITH PREFERENCE desc price", "store1 has summaries of item, name, till: choose one with SUMMARY.Estimate.Count(column) in the promise", "store1"),
         ("SELECT `an item` FROM `my-store` WITH PREFERENCE desc `an item`", "an item of my-store has no summary", "`my-store`"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * name", "a promise is a number, and name is string", "name"),
-        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * spot.floor", "a promise is made of whole columns, not of fields of a struct", "spot.floor"),
+        (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * spot.floor", "a promise can't use a field of a struct", "spot.floor"),
         (f"SELECT item, sum(price) FROM store1 {WANT}", "select either columns or aggregates: GROUP BY is not supported WITH PREFERENCE", "sum(price)"),
-        (f"SELECT sum(price) / count(*) FROM store1 {WANT}", "an aggregate stands alone WITH PREFERENCE", "sum(price) / count(*)"),
-        (f"SELECT item FROM store1 WHERE sum(price) > 5 {WANT}", "an aggregate can't stand in WHERE", "sum(price)"),
-        (f"SELECT sum(max(price)) FROM store1 {WANT}", "an aggregate can't stand in another aggregate", "max(price)"),
+        (f"SELECT sum(price) / count(*) FROM store1 {WANT}", "an expression over an aggregate is not supported WITH PREFERENCE", "sum(price) / count(*)"),
+        (f"SELECT item FROM store1 WHERE sum(price) > 5 {WANT}", "an aggregate is not allowed in WHERE", "sum(price)"),
+        (f"SELECT sum(max(price)) FROM store1 {WANT}", "an aggregate is not allowed in another aggregate", "max(price)"),
         (f"SELECT sum(a.price) {JOIN} {BOTH}", "aggregates are not supported over a join WITH PREFERENCE", "sum(a.price)"),
         (f"SELECT sum(price) FILTER (WHERE till = 1) AS s FROM store1 {WANT}", "FILTER is not supported WITH PREFERENCE; put the condition in WHERE", "sum(price) FILTER (WHERE till = 1)"),
         (f"SELECT stddev(price) FROM store1 {WANT}", "the aggregates of a query WITH PREFERENCE are count, sum, avg, min, max and median, not stddev", "stddev(price)"),
-        (f"SELECT percentile_approx(price, 0.9) FROM store1 {WANT}", "of percentiles only the median is supported WITH PREFERENCE: 0.5", "percentile_approx(price, 0.9)"),
+        (f"SELECT percentile_approx(price, 0.9) FROM store1 {WANT}", "the only percentile that is supported WITH PREFERENCE is the median, 0.5", "percentile_approx(price, 0.9)"),
         (f"SELECT median(name) FROM store1 {WANT}", "median needs a number, and this is string", "name"),
-        (f"SELECT median(*) FROM store1 {WANT}", "median(*) means nothing; only count takes *", "median(*)"),
+        (f"SELECT median(*) FROM store1 {WANT}", "median(*) is not supported; only count takes *", "median(*)"),
         (f"SELECT sum(name) FROM store1 {WANT}", "sum needs a number, and this is string", "name"),
         (f"SELECT count(item, price) FROM store1 {WANT}", "count takes 1 argument WITH PREFERENCE, found 2", "count(item, price)"),
         (f"SELECT item FROM store1 WHERE price + 1 {WANT}", "expected a condition, and this is double", "price + 1"),

@@ -142,7 +142,7 @@ def test_a_statement_is_recognized_by_its_first_word(text: str, is_one: bool) ->
         (f"{CREATE} AND COLLAPSE(2.5, 3)", "the rate of COLLAPSE is a whole number, 2 to 64", "2.5"),
         (f"{CREATE} AND COLLAPSE(4, 0)", "the depth of COLLAPSE is a whole number, 1 to 16", "0"),
         (f"{CREATE} AND COLLAPSE(4, 17)", "the depth of COLLAPSE is a whole number, 1 to 16", "17"),
-        (f"{CREATE} AND COLLAPSE(64, 16)", "COLLAPSE reaches back further than time does; take less depth", "COLLAPSE(64, 16)"),
+        (f"{CREATE} AND COLLAPSE(64, 16)", "COLLAPSE covers more time than a timestamp can hold; use a smaller depth", "COLLAPSE(64, 16)"),
         (f"{CREATE} AND STRUCTURE", "STRUCTURE needs none, time, cells, adjusting or auto", "STRUCTURE"),
         (f"{CREATE} AND STRUCTURE adjustin", "found adjustin; did you mean adjusting?", "adjustin"),
         (f"{CREATE} AND STRUCTURE T5", "STRUCTURE needs none, time, cells, adjusting or auto, found T5", "T5"),

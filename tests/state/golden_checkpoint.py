@@ -44,6 +44,7 @@ from transom.runtime.write_ahead_log import BatchLog
 from transom.state.accounts import Accounts
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
+from transom.state.pass_decisions import PassDecisions
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import (
     ClockState,
@@ -59,7 +60,7 @@ from transom.state.state import (
 from transom.storage.file_store import Store
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 DIRECTORY = Path(__file__).parent / "golden"
@@ -196,6 +197,12 @@ RECORD = CommitRecord(
     paces={"bids": ((1000, 0.5),)},
     probing_pace=((2048, 0.25),),
     inserting_seconds=0.125,
+    decisions=(
+        PassDecisions(
+            "bids", "admission", (("query late", "shares selection 2", "same WHERE", "shares_selection"),)
+        ),
+        PassDecisions("idle", "placement", ()),
+    ),
 )
 
 INTENT = BatchIntent(

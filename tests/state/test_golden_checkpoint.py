@@ -60,7 +60,7 @@ def test_the_other_parts_have_the_same_ids_and_contents(golden: Path, today: Pat
     ours, theirs = parts_of(today), parts_of(golden)
     assert list(ours) == list(theirs), CHANGED
     assert {kind for kind, _, _ in ours} == {
-        "state", "sheet", "estimator", "summary", "pending", "selected", "accounts"
+        "state", "sheet", "estimator", "summary", "pending", "selected", "accounts", "decisions"
     }  # fmt: skip
     for part, packed in ours.items():
         if part[0] in ("sheet", "pending", "selected", "accounts"):

@@ -18,8 +18,9 @@ from transom.errors import StateError
 from transom.state import snapshot
 from transom.state.checkpoint_format import FORMAT_VERSION
 from transom.state.commit_record import CommitRecord
+from transom.state.pass_decisions import PassDecisions
 from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
@@ -132,3 +133,19 @@ def test_a_newcomer_has_missed_what_was_accepted(
     state: State, clock: Clock, missed: IntervalSet | None
 ) -> None:
     assert state.missed(clock) == missed
+
+
+def test_decisions_are_stored_by_columns() -> None:
+    decisions = PassDecisions(
+        "bids", "admission", (("query q", "opens selection 1", "new", "opens_selection"),)
+    )
+    assert json.loads(decisions.packed) == {
+        "stream": "bids",
+        "pass": "admission",
+        "about": ["query q"],
+        "chosen": ["opens selection 1"],
+        "reason": ["new"],
+        "kind": ["opens_selection"],
+    }
+    record = CommitRecord(decisions=(decisions, PassDecisions("bids", "placement", ())))
+    assert snapshot.loads(snapshot.dumps(State(), record))[1] == record

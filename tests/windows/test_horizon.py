@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.elements import Clock, ClockKind
+from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 

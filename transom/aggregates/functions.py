@@ -32,7 +32,7 @@ from transom.aggregates.table import (
     Parameter,
     Parameters,
     ResultType,
-    register,
+    register_aggregate,
 )
 from transom.columns.types import is_number
 
@@ -332,4 +332,4 @@ BUILT_IN = (
 )
 
 for _function in BUILT_IN:
-    register(_function)
+    register_aggregate(_function)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from transom.aggregates.accumulators import Codes, States
-from transom.columns.grouping import group, normalized
+from transom.columns.groups import group, normalized
 from transom.columns.type_ids import type_id
 
 GREATEST = sys.float_info.max

@@ -1,12 +1,12 @@
 """The table of SQL's aggregate functions: one entry says everything about a function.
 
 The SQL front reads names, arguments and result types from it, the planner accumulators, the results `lower`,
-and every other package a trait. `register` adds an aggregate; nothing else needs to change:
+and every other package a trait. `register_aggregate` adds an aggregate; nothing else needs to change:
 
     from transom.aggregates import table
     from transom.aggregates.accumulators import Extreme
 
-    table.register(
+    table.register_aggregate(
         table.AggregateFunction(
             name="spread",
             result_type=lambda kind, parameters: pa.float64(),
@@ -110,7 +110,7 @@ _table: dict[str, AggregateFunction] = {}
 _by_sql_name: dict[str, AggregateFunction] = {}
 
 
-def register(function: AggregateFunction) -> AggregateFunction:
+def register_aggregate(function: AggregateFunction) -> AggregateFunction:
     """Add an aggregate function that queries may call from now on.
 
     On a cluster, call it when a module is imported that executors have, too: they import the module of the
@@ -128,7 +128,7 @@ def register(function: AggregateFunction) -> AggregateFunction:
     return function
 
 
-def unregister(name: str) -> None:
+def unregister_aggregate(name: str) -> None:
     """Remove an aggregate function; queries that use it must be dropped before."""
     for sql_name in aggregate_function(name).sql_names:
         del _by_sql_name[sql_name]

@@ -176,6 +176,30 @@ class QueryStatus:
 
 
 @dataclass(frozen=True)
+class DecisionInfo:
+    """What a pass of the planner decided about a query, or about something that it shares, and why."""
+
+    pass_name: Annotated[str, Field(description="the pass of the planner", examples=["admission"])]
+    about: Annotated[
+        str, Field(description="the query, selection, family or stores", examples=["query per_site"])
+    ]
+    chosen: Annotated[str, Field(examples=["shares selection 3"])]
+    reason: Annotated[str, Field(examples=["same WHERE, joins and GROUP BY as 2 other queries"])]
+    kind: Annotated[
+        str, Field(description="what was chosen, without names and numbers", examples=["shares_selection"])
+    ]
+
+
+@dataclass(frozen=True)
+class QueryDetail(QueryStatus):
+    """A registered query and what the planner decided about it."""
+
+    decisions: Annotated[
+        tuple[DecisionInfo, ...], _text("in the order of the passes; empty before the query joins")
+    ] = ()
+
+
+@dataclass(frozen=True)
 class QueryList:
     """A part of the registered queries."""
 

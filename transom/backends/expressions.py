@@ -35,9 +35,9 @@ def at_clock(sql: str, now: int | None) -> str:
         "unix_timestamp": f"unix_seconds({instant})",
     }
 
-    def meaning(found: re.Match[str]) -> str:
-        name = found["keyword"] or found["call"]
-        return meanings[name.lower()] if name else found[0]
+    def meaning(match: re.Match[str]) -> str:
+        name = match["keyword"] or match["call"]
+        return meanings[name.lower()] if name else match[0]
 
     return _CLOCK_CALL.sub(meaning, sql)
 

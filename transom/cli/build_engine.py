@@ -6,7 +6,6 @@ import logging
 from contextlib import contextmanager
 from typing import Iterator
 
-from transom.backends.spark.session import start_session
 from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
 from transom.runtime.engine import Engine
@@ -23,9 +22,16 @@ NO_SINKS = (
 
 
 def open_engine(settings: Settings) -> Engine:
-    """An engine with these settings, in a new Spark session."""
+    """An engine with these settings, in a new Spark session unless they name the local backend."""
     options = dict(settings)
-    return Engine(spark=start_session(master=options.pop("master", "local[*]")), **options)
+    master = options.pop("master", None)
+    if options.get("backend", "spark") != "spark":
+        if master is not None:
+            raise SettingError(f"a Spark master is for the Spark backend, not for {options['backend']!r}")
+        return Engine(**options)
+    from transom.backends.spark.session import start_session  # the local backend needs no pyspark
+
+    return Engine(spark=start_session(master=master or "local[*]"), **options)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
 from transom.plan.explain.promising_text import coverage_text
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 
 POLL_SECONDS = 0.2  # between checks whether to stop
@@ -29,7 +29,9 @@ REFRESH_SECONDS = 1.0  # between updates of the progress on a terminal
 LOG_SECONDS = 10.0  # between lines of progress in a log
 
 
-def query(pipeline: Pipeline, form: Format | None, out: Path | None, full: bool, late: Path | None) -> None:
+def run_to_end(
+    pipeline: Pipeline, form: Format | None, out: Path | None, full: bool, late: Path | None
+) -> None:
     """Run to the end of the input; results go to stdout or a file, the summary to stderr."""
     console = Console(stderr=True)
     form = (form or Format.JSON) if out is not None else default_format(form, sys.stdout)
@@ -90,13 +92,13 @@ def _why_rejected(engine: Engine, stream: str) -> str:
     )
 
 
-def explain(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> None:
+def print_plan(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> None:
     """Print the plan to stdout."""
     with built_engine(pipeline) as engine:
         print(engine.explain(form.value, verbose), flush=True)
 
 
-def run(
+def run_pipeline(
     pipeline: Pipeline,
     drain: bool,
     show_progress: bool,

@@ -35,7 +35,7 @@ from transom.cli.flights import (
 from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
-from transom.plan.explain.words import counted, queries_text
+from transom.plan.explain.text_parts import counted, queries_text
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 from transom.runtime.progress import StreamProgress
@@ -216,11 +216,12 @@ def print_totals(console: Console, replay: FlightReplay) -> None:
         "rejected rows": f"{stream.rejected:,}",
         "rows per second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
     }
+    width = max(map(len, (*lines, *LOOKUPS)))
     console.print()
     for name, value in lines.items():
-        console.print(f"  {name:<14}  {value}", highlight=False)
+        console.print(f"  {name:<{width}}  {value}", highlight=False)
     for name in LOOKUPS:
         for row in replay.engine.query(name).lookup().to_pylist():
             _, end, answer = window_and_values(row, LOOKUP_COLUMNS)
             until = f"in the 24 hours up to {end:%b %d %H:%M}, looked up"
-            console.print(f"  {name:<14}  {answer}  ({until})", highlight=False, soft_wrap=True)
+            console.print(f"  {name:<{width}}  {answer}  ({until})", highlight=False, soft_wrap=True)

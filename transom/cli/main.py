@@ -17,7 +17,7 @@ import typer
 
 import transom
 from transom.api.formats import PlanFormat
-from transom.cli import remote_commands
+from transom.cli import remote_options
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
@@ -190,9 +190,9 @@ def query(
     from transom.cli import commands
 
     if explain:
-        commands.explain(pipeline)
+        commands.print_plan(pipeline)
     else:
-        commands.query(pipeline, form, out, full, late)
+        commands.run_to_end(pipeline, form, out, full, late)
 
 
 @app.command()
@@ -234,7 +234,7 @@ def run(
 
     from transom.cli import commands
 
-    commands.run(pipeline, drain, progress, lookup_every, form)
+    commands.run_pipeline(pipeline, drain, progress, lookup_every, form)
 
 
 app.command()(with_exit_codes(serve))
@@ -314,7 +314,7 @@ def replay(
 
     queries = replay_command.named_queries(sql or [], query or [])
     stream = name or replay_command.stream_name(path)
-    replay_command.replay(stream, path, queries, options, form, full, master, summaries or [])
+    replay_command.replay_recording(stream, path, queries, options, form, full, master, summaries or [])
 
 
 @app.command()
@@ -336,7 +336,7 @@ def explain(
 
     from transom.cli import commands
 
-    commands.explain(pipeline, form, verbose)
+    commands.print_plan(pipeline, form, verbose)
 
 
 @app.command()
@@ -362,7 +362,7 @@ def demo(
     run_demo(queries, days, keep_running, master)
 
 
-for command in remote_commands.COMMANDS:
+for command in remote_options.COMMANDS:
     app.command()(with_exit_codes(command))
 
 

@@ -35,5 +35,5 @@ def interval_seconds(every: str | None) -> float | None:
     except SettingError as error:
         raise SettingError(f"--lookup-every: {error}") from None
     if micros <= 0:
-        raise SettingError(f"--lookup-every {every}: an interval is positive")
+        raise SettingError(f"--lookup-every {every}: the interval must be positive")
     return micros / 1e6

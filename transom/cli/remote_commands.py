@@ -1,168 +1,327 @@
-"""The options of the commands for a running server; the commands import their code when they run."""
+"""The commands for a running server, after their options are parsed: `transom ps`, `tail` and others."""
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from queue import SimpleQueue
+from typing import Any
 
-import typer
+import pyarrow as pa
 
-from transom.cli.result_text import Format
+from transom.api.records import QueryStatus, StreamStatus
+from transom.cli.live_output import ResultPrinter
+from transom.cli.result_text import (
+    Format,
+    default_format,
+    in_window_order,
+    shorten_lookup,
+    without_system_columns,
+    write_results,
+)
+from transom.client.connection import Server
+from transom.client.connection_errors import ServerError
+from transom.client.remote_query import RemoteQuery
+from transom.durations import format_instant
+from transom.errors import SettingError
 
-DEFAULT_URL = "http://127.0.0.1:8710"
-
-ServerUrl = Annotated[
-    str, typer.Option("--server", metavar="URL", envvar="TRANSOM_SERVER", help="the server's address")
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file", metavar="FILE", help="a file with the server's token (default: TRANSOM_TOKEN)"
-    ),
-]
-OutputFormat = Annotated[
-    Format | None,
-    typer.Option("--format", help="the output format (default: a table on a terminal, otherwise JSON)"),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="COLUMN=VALUE", help="only groups with this value; repeatable"),
-]
-
-
-def ps(
-    streams: Annotated[
-        bool, typer.Option("--streams", help="list the streams: rates, lag and watermark")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print all fields, as JSON lines")] = False,
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
-) -> None:
-    """List the queries of a running server, or its streams."""
-    from transom.cli import remote
-
-    with remote.connected(server, token_file) as connection:
-        remote.ps(connection, streams, as_json)
+SECOND = 1_000_000
+TEXT_TYPES = ("string", "char", "varchar", "date", "timestamp")  # their values are strings in JSON
+_SQL_START = re.compile(
+    r"\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:SELECT|WITH|CREATE|DROP)\s", re.IGNORECASE | re.DOTALL
+)
 
 
-def register(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME] SQL", help="an optional name, and the query")
-    ] = None,
-    sql_file: Annotated[
-        list[Path] | None,
-        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;; repeatable"),
-    ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="also report windows that the query sees only in part")
-    ] = False,
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
-) -> None:
-    """Register queries with a running server, all or none of them, and print their names.
+@contextmanager
+def connected(url: str, token_file: Path | None) -> Iterator[Server]:
+    """A connection to a server, with the token of a file or of the environment."""
+    try:
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"--token-file {token_file}: {error}") from None
+    with Server(url, token) as server:
+        yield server
 
-    transom register busy "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site"
+
+def print_status(server: Server, streams: bool, as_json: bool) -> None:
+    """Print the queries or the streams; report on stderr if the engine is not running."""
+    status = server.status()
+    if status.state != "running":
+        failure = f": {status.failure}" if status.failure else ""
+        print(f"the engine is {status.state}{failure}", file=sys.stderr)
+    records: Sequence[StreamStatus] | Sequence[QueryStatus]
+    if streams:
+        records = list(server.streams().values())
+    else:
+        records = [query.info for query in server.queries().values()]
+    if not records:
+        print("no streams" if streams else "no queries are registered", file=sys.stderr)
+    elif as_json:
+        for record in records:
+            print(json.dumps(asdict(record), ensure_ascii=False))
+    else:
+        rows = [
+            stream_row(record) if isinstance(record, StreamStatus) else query_row(record)
+            for record in records
+        ]
+        write_results({"": pa.Table.from_pylist(rows)}, Format.TABLE, sys.stdout)
+
+
+def query_row(query: QueryStatus) -> dict[str, Any]:
+    """A query as a row of a table."""
+    state = f"suspended: {query.suspended}" if query.suspended else "waits" if query.waits else "runs"
+    last = "" if query.last is None else format_instant(query.last // SECOND * SECOND)
+    return {
+        "name": query.name,
+        "kind": query.kind,
+        "window": query.window or "",
+        "state": state,
+        "results": query.results,
+        "last": last,
+    }
+
+
+def stream_row(stream: StreamStatus) -> dict[str, Any]:
+    """A stream as a row of a table."""
+    mark = stream.watermark
+    return {
+        "name": stream.name,
+        "queries": stream.queries,
+        "rows": stream.rows,
+        "rows/s": round(stream.rate),
+        "lag": "ended" if stream.finished else "" if stream.lag is None else f"{stream.lag:.1f} s",
+        "watermark": "" if mark is None else format_instant(mark) if stream.is_time else str(mark),
+        "late": stream.late,
+        "rejected": stream.rejected,
+    }
+
+
+def register_queries(server: Server, words: Sequence[str], files: Sequence[Path], partial: bool) -> None:
+    """Run CREATE SUMMARY statements, register queries, and print the names of the queries."""
+    name, texts = name_and_texts(words, files)
+    statements = list(read_statements(texts, files))
+    if not statements:
+        raise SettingError("give a query: transom register [NAME] 'SELECT ...', or --sql-file FILE")
+    queries = [text for text in statements if not is_summary_statement(text)]
+    if name is not None and len(queries) != 1:
+        raise SettingError(f"{name} can name only one query, and there are {len(queries)}")
+    for text in statements:
+        if is_summary_statement(text):
+            server.execute(text)
+    for query in server.register_each([(name, text) for text in queries], partial=partial):
+        print(query.name, flush=True)
+
+
+def name_and_texts(words: Sequence[str], files: Sequence[Path]) -> tuple[str | None, Sequence[str]]:
+    """The optional name and the texts of `[NAME] [SQL]`.
+
+    >>> name_and_texts(["top", "SELECT 1"], []), name_and_texts(["SELECT 1"], [])
+    (('top', ['SELECT 1']), (None, ['SELECT 1']))
+    >>> name_and_texts(["top"], [Path("top.sql")])
+    ('top', [])
     """
-    from transom.cli import remote
+    if len(words) > 2 or (len(words) == 2 and is_sql(words[0])):
+        raise SettingError(
+            "write transom register [NAME] 'SELECT ...'; put several queries into a --sql-file"
+        )
+    if words and not is_sql(words[0]) and (files or len(words) == 2):
+        return words[0], words[1:]
+    return None, words
 
-    with remote.connected(server, token_file) as connection:
-        remote.register(connection, words or [], sql_file or [], partial)
+
+def is_sql(text: str) -> bool:
+    """Whether an argument is an SQL statement, not a name.
+
+    >>> is_sql("select 1"), is_sql("selected"), is_sql("-- the last hour\\nSELECT 1")
+    (True, False, True)
+    """
+    return _SQL_START.match(text) is not None
 
 
-def drop(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
+def is_summary_statement(text: str) -> bool:
+    """Whether a text is CREATE SUMMARY or DROP SUMMARY.
+
+    The parser is not used for that, because it is slow to import.
+    """
+    start = _SQL_START.match(text)
+    return start is not None and start[0].split()[-1].upper() in ("CREATE", "DROP")
+
+
+def read_statements(texts: Sequence[str], files: Sequence[Path]) -> Iterator[str]:
+    """The statements of texts and files; a single statement stays as typed, so that error places match."""
+    from transom.cli.adhoc_options import split_statements  # imports the SQL parser, which is slow
+
+    for text in texts:
+        statements = split_statements(text)
+        yield from statements if len(statements) > 1 else [text]
+    for path in files:
+        try:
+            yield from split_statements(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"--sql-file {path}: {error}") from None
+
+
+def resume_queries(server: Server, names: Sequence[str]) -> None:
+    """Let suspended queries take part in batches again."""
+    for name in names:
+        server.query(name).resume()
+
+
+def drop_queries(server: Server, names: Sequence[str]) -> None:
+    """Drop queries in this order."""
+    for name in names:
+        server.query(name).drop()
+        print(f"{name} leaves with the next batch", file=sys.stderr)
+
+
+def print_new_results(
+    server: Server, names: Sequence[str], from_start: bool, form: Format | None, full: bool
 ) -> None:
-    """Drop queries of a running server."""
-    from transom.cli import remote
+    """Print results as they are made, until all queries are dropped or Ctrl-C."""
+    form = default_format(form, sys.stdout)
+    if form is Format.CSV and len(names) > 1:
+        raise SettingError("CSV can print the results of only one query; use --format json for several")
+    queries = [server.query(name) for name in names]
+    for query in queries:
+        if query.on_demand:
+            raise SettingError(
+                f"{query.name} has no SLIDE and emits no results: use transom lookup {query.name}"
+            )
+    printer = ResultPrinter(form, full, len(names) > 1, sys.stdout)
+    try:
+        for query, results in follow_all(queries, from_start):
+            if results is None:
+                print(f"{query.name} was dropped", file=sys.stderr)
+            else:
+                printer.add(query.name, results, kind="found" if query.has_preference else None)
+                printer.check()
+    except KeyboardInterrupt:
+        pass  # Ctrl-C ends the command
 
-    with remote.connected(server, token_file) as connection:
-        remote.drop(connection, names)
+
+def _report_disconnect(error: ServerError) -> None:
+    print(f"{error}; trying again for five minutes", file=sys.stderr, flush=True)
 
 
-def resume(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
+def follow_all(
+    queries: Sequence[RemoteQuery], from_start: bool
+) -> Iterator[tuple[RemoteQuery, pa.Table | None]]:
+    """Results of several queries as they are made; None for a query that was dropped."""
+    queue: SimpleQueue[tuple[RemoteQuery, pa.Table | None, Exception | None]] = SimpleQueue()
+
+    def follow(query: RemoteQuery, tables: Iterator[pa.Table]) -> None:
+        try:
+            for table in tables:
+                queue.put((query, table, None))
+            queue.put((query, None, None))
+        except Exception as error:
+            queue.put((query, None, error))
+
+    tails = [
+        (query, query.tail(from_start=from_start, on_disconnect=_report_disconnect)) for query in queries
+    ]
+    for query, tables in tails:
+        threading.Thread(target=follow, args=(query, tables), daemon=True).start()
+    running = len(queries)
+    while running:
+        query, table, error = queue.get()
+        if error is not None:
+            raise error
+        running -= table is None
+        yield query, table
+
+
+def print_early_results(
+    server: Server,
+    names: Sequence[str],
+    stream: str | None,
+    until: str | None,
+    at: str | None,
+    where: Sequence[str],
+    form: Format | None,
+    full: bool,
 ) -> None:
-    """Let suspended queries of a running server take part in batches again."""
-    from transom.cli import remote
+    """Print early results of open windows."""
+    form, pattern = default_format(form, sys.stdout), where_pattern(server, where)
+    options: dict[str, Any] = {"until": parse_time(until), "at": parse_time(at), "where": pattern}
+    if names:
+        results = {name: server.query(name).prod(**options) for name in names}
+    else:
+        results = server.prod(stream, **options)
+    if not results:
+        print("no open window has rows yet", file=sys.stderr)
+    shown = {
+        name: in_window_order(table if full else without_system_columns(table))
+        for name, table in results.items()
+    }
+    write_results(shown, form, sys.stdout, named=len(names) != 1)
+    sys.stdout.flush()
 
-    with remote.connected(server, token_file) as connection:
-        remote.resume(connection, names)
 
-
-def tail(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    from_start: Annotated[bool, typer.Option("--from-start", help="also print the results so far")] = False,
-    form: OutputFormat = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="also print the system columns of each result")
-    ] = False,
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
+def print_answer(
+    server: Server,
+    name_or_sql: str,
+    range: str | None,
+    rows: int | None,
+    at: str | None,
+    where: Sequence[str],
+    form: Format | None,
+    full: bool,
 ) -> None:
-    """Print results of a running server's queries as they are made, until Ctrl-C."""
-    from transom.cli import remote
-
-    with remote.connected(server, token_file) as connection:
-        remote.tail(connection, names, from_start, form, full)
-
-
-def prod(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="the queries (default: all)")
-    ] = None,
-    stream: Annotated[
-        str | None, typer.Option("--stream", metavar="NAME", help="only queries of this stream")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="only windows that end by this time")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="only the last window that ends by this time")
-    ] = None,
-    where: Where = None,
-    form: OutputFormat = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="also print the system columns of each result")
-    ] = False,
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
-) -> None:
-    """Print early results of open windows of a running server's queries."""
-    from transom.cli import remote
-
-    with remote.connected(server, token_file) as connection:
-        remote.prod(connection, names or [], stream, until, at, where or [], form, full)
+    """Print the current answer of an on-demand query, given by name or as SQL."""
+    form, pattern = default_format(form, sys.stdout), where_pattern(server, where)
+    if not is_sql(name_or_sql):
+        length = int(range) if range is not None and range.strip().isdigit() else range
+        answer = server.query(name_or_sql).lookup(length, rows, at=parse_time(at), where=pattern)
+    elif range is not None or rows is not None:
+        raise SettingError(
+            "--range and --rows need the name of a query; write the window into the SQL instead"
+        )
+    else:
+        answer = server.lookup(name_or_sql, at=parse_time(at), where=pattern)
+    shown = in_window_order(answer if full else shorten_lookup(answer, form))
+    write_results({name_or_sql: shown}, form, sys.stdout)
+    sys.stdout.flush()
 
 
-def lookup(
-    name_or_sql: Annotated[
-        str, typer.Argument(metavar="NAME|SQL", help="an on-demand query (without SLIDE): its name, or SQL")
-    ],
-    range: Annotated[
-        str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than the query's")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", help="a shorter window than the query's, in rows")
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="where the window ends, if later than the newest row"),
-    ] = None,
-    where: Where = None,
-    form: OutputFormat = None,
-    full: Annotated[bool, typer.Option("--full", help="also print complete, batch and made")] = False,
-    server: ServerUrl = DEFAULT_URL,
-    token_file: TokenFile = None,
-) -> None:
-    """Print the current answer of a running server's on-demand query."""
-    from transom.cli import remote
-
-    with remote.connected(server, token_file) as connection:
-        remote.lookup(connection, name_or_sql, range, rows, at, where or [], form, full)
+def parse_time(text: str | None) -> str | int | None:
+    """A time of the command line; a plain number stays a number."""
+    return int(text) if text is not None and re.fullmatch(r"-?\d+", text.strip()) else text
 
 
-COMMANDS = (ps, register, drop, resume, tail, prod, lookup)
+def where_pattern(server: Server, where: Sequence[str]) -> dict[str, Any] | None:
+    """The pattern of `--where COLUMN=VALUE ...`, with values of the columns' types."""
+    if not where:
+        return None
+    types = {
+        name.casefold(): kind for stream in server.streams().values() for name, kind in stream.columns.items()
+    }
+    pattern: dict[str, list[Any]] = {}
+    for pair in where:
+        column, equals, text = pair.partition("=")
+        if not equals or not column.strip():
+            raise SettingError(f"--where {pair}: write COLUMN=VALUE")
+        pattern.setdefault(column.strip(), []).append(where_value(text, column.strip(), types))
+    return {column: values[0] if len(values) == 1 else values for column, values in pattern.items()}
+
+
+def where_value(text: str, column: str, types: Mapping[str, str]) -> Any:
+    """A value of `--where`: JSON, or text if the column's type is text or time.
+
+    >>> where_value("1", "site", {"site": "int"}), where_value("1", "zip", {"zip": "string"})
+    (1, '1')
+    >>> where_value("PDX", "city", {})
+    'PDX'
+    """
+    if types.get(column.casefold(), "").lower().startswith(TEXT_TYPES):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -48,7 +48,7 @@ def stream_name(path: str) -> str:
     return stem if stem and not stem[0].isdigit() else f"_{stem}"
 
 
-def replay(
+def replay_recording(
     name: str,
     path: str,
     queries: Mapping[str, str],

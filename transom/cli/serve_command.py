@@ -69,7 +69,7 @@ def serve(
     from transom.server.lifecycle import HttpServer, serve_engine
 
     http = HttpServer(settings)
-    typer.echo("starting Spark ...", err=True)
+    typer.echo("starting the engine ...", err=True)
     try:
         with built_engine(pipeline, keep=True) as engine, stop_requested() as requested:
             service = serve_engine(http, engine, settings)

@@ -87,6 +87,7 @@ ENGINE = (
         "the directory of the state that a restart continues from",
         "a temporary directory",
     ),
+    Setting("backend", "text", "where batches are computed: spark, or local (this process, no JVM)", "spark"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
     Setting(
         "strategy",
@@ -275,16 +276,16 @@ def read_settings(section: tuple[Setting, ...], given: Any, where: str) -> dict[
     Traceback (most recent call last):
     transom.errors.SettingError: tables.sites.fromat: there is no such setting; did you mean format?
     """
-    known = {setting.name: setting for setting in section}
+    by_name = {setting.name: setting for setting in section}
     if not isinstance(given, Mapping):
-        raise SettingError(f"{where}: expected a mapping with {', '.join(known)}, not {given!r}")
+        raise SettingError(f"{where}: expected a mapping with {', '.join(by_name)}, not {given!r}")
     for name in given:
-        if name not in known:
-            raise SettingError(f"{where}.{name}: there is no such setting{near_miss(str(name), known)}")
+        if name not in by_name:
+            raise SettingError(f"{where}.{name}: there is no such setting{near_miss(str(name), by_name)}")
     for setting in section:
         if setting.required and setting.name not in given:
             raise SettingError(f"{where}: {setting.name} is missing: {setting.help}")
-    return {name: check_setting(known[name], value, f"{where}.{name}") for name, value in given.items()}
+    return {name: check_setting(by_name[name], value, f"{where}.{name}") for name, value in given.items()}
 
 
 def check_setting(setting: Setting, value: Any, where: str) -> Any:

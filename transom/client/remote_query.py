@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.errors import NotFound
-from transom.api.records import AccuracyInfo, CoverageInfo, QueryStatus
+from transom.api.records import AccuracyInfo, CoverageInfo, QueryDetail, QueryStatus
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError
 from transom.client.http import HttpClient, path_segment, without_none
@@ -40,10 +40,11 @@ class RemoteQuery:
     def text(self) -> str:
         return self.info.sql
 
-    def status(self) -> QueryStatus:
-        """The query's current status."""
-        self.info = self._http.record(QueryStatus, "GET", self._path)
-        return self.info
+    def status(self) -> QueryDetail:
+        """The query's current status, with the planner's decisions about it."""
+        detail = self._http.record(QueryDetail, "GET", self._path)
+        self.info = detail
+        return detail
 
     # --- results ---
 

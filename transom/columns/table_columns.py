@@ -17,6 +17,7 @@ ROWS = "rows"  # how many tuples a row stands for
 
 _GROUP_COLUMN = re.compile(r"k\d+")
 _STATE_COLUMN = re.compile(r"s\d+_\d+")
+_AGGREGATE_COLUMN = re.compile(r"a\d+")
 
 
 def group_column(place: int) -> str:
@@ -29,7 +30,7 @@ def group_column(place: int) -> str:
 
 
 def group_columns(count: int) -> list[str]:
-    """The names of so many group columns."""
+    """The names of the first `count` group columns."""
     return [group_column(place) for place in range(count)]
 
 
@@ -72,6 +73,15 @@ def aggregate_column(place: int) -> str:
     'a0'
     """
     return f"a{place}"
+
+
+def is_aggregate_column(name: str) -> bool:
+    """Whether a column holds an aggregate's answers.
+
+    >>> is_aggregate_column("a0"), is_aggregate_column("a0_low"), is_aggregate_column("at")
+    (True, False, False)
+    """
+    return _AGGREGATE_COLUMN.fullmatch(name) is not None
 
 
 def bound_column(place: int, side: str) -> str:

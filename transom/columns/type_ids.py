@@ -1,4 +1,4 @@
-"""Stable ids of Arrow types: what a checkpoint calls them, whatever a version of Arrow prints."""
+"""Stable ids of Arrow types for checkpoints: they don't depend on the text that a version of Arrow prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about Arrow types that several packages ask."""
+"""Predicates over Arrow types that several packages use."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from transom.api.records import QueryStatus
 from transom.dashboard.charts import accuracy_chart, expected_accuracy
-from transom.dashboard.formatting import esc, format_percent
+from transom.dashboard.display_text import esc, format_percent
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import (
     Panel,

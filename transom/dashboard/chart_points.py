@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from transom.api.records import ColumnInfo
-from transom.dashboard.formatting import format_cell
+from transom.dashboard.display_text import format_cell
 
 GroupKey = tuple[str, ...]  # the text of each group column
 ALL_ROWS: GroupKey = ()

@@ -11,7 +11,7 @@ from typing import Any
 
 from transom.dashboard.chart_points import ChartData, WindowPoint, WindowValue
 from transom.dashboard.colors import SERIES
-from transom.dashboard.formatting import (
+from transom.dashboard.display_text import (
     esc,
     format_clock,
     format_estimate,

@@ -13,7 +13,7 @@ from nicegui import ui
 from transom.api.errors import NotFound
 from transom.api.records import CheckedQuery, QueryStatus, StreamStatus
 from transom.dashboard.chart_points import ChartData, GroupKey
-from transom.dashboard.formatting import esc
+from transom.dashboard.display_text import esc
 from transom.dashboard.frame import DashboardView, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from transom.api.errors import NotFound
 from transom.api.records import ServiceStatus
-from transom.dashboard.formatting import esc, format_count, format_number, format_seconds
+from transom.dashboard.display_text import esc, format_count, format_number, format_seconds
 from transom.dashboard.icons import BRAND, icon
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, empty_state

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from transom.api.records import StreamStatus
-from transom.dashboard.formatting import esc, format_cell, format_number, format_percent
+from transom.dashboard.display_text import esc, format_cell, format_number, format_percent
 from transom.dashboard.frame import DashboardView
 from transom.dashboard.icons import icon
 from transom.dashboard.widgets import Panel, empty_state, skeleton

@@ -20,7 +20,7 @@ from transom.dashboard.chart_points import (
 )
 from transom.dashboard.charts import results_chart
 from transom.dashboard.widgets import Panel, box, empty_state, select_field, set_attributes
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 
 WINDOW_COUNTS = ("30", "60", "120", "300")
 MOST_GROUPS = 500  # in the list of groups

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from transom.api.records import QueryStatus
 from transom.dashboard.chart_points import is_numeric_type
-from transom.dashboard.formatting import esc, format_clock, format_number
+from transom.dashboard.display_text import esc, format_clock, format_number
 from transom.dashboard.result_table import result_table
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, skeleton, slider, slider_html, text_field, toast
 from transom.durations import format_duration
 from transom.errors import TransomError
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 
 SLIDER_STEPS = 100

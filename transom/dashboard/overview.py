@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
-from transom.dashboard.formatting import (
+from transom.dashboard.display_text import (
     esc,
     format_bytes,
     format_count,
@@ -21,7 +21,7 @@ from transom.dashboard.frame import DashboardView
 from transom.dashboard.query_table import query_table, query_table_row
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import Panel, box, empty_state, skeleton, tile, tiles
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.server.trends import Trend
 
 RECENT_QUERIES = 8

@@ -22,7 +22,7 @@ from transom.dashboard.query_table import (
     query_table_row,
 )
 from transom.dashboard.widgets import Panel, box, empty_state, segments, skeleton, text_field
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 from transom.server.trends import Trend
 

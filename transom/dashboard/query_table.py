@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.api.records import QueryStatus
-from transom.dashboard.formatting import NONE, esc, format_age, format_number, short_window
+from transom.dashboard.display_text import NONE, esc, format_age, format_number, short_window
 from transom.dashboard.frame import query_link
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import tag

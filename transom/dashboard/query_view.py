@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pyarrow as pa
 from nicegui import ui
 
-from transom.api.records import QueryStatus
+from transom.api.records import DecisionInfo, QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.chart_points import ChartData, GroupKey
-from transom.dashboard.formatting import NONE, esc, format_age, format_number, format_percent
+from transom.dashboard.display_text import NONE, esc, format_age, format_number, format_percent
 from transom.dashboard.frame import DashboardView, not_found_html, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
@@ -27,7 +27,7 @@ from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
 from transom.errors import TransomError
 from transom.estimates import Accuracy
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 
 MOST_RESULTS = 5_000  # newest results that are read
@@ -45,6 +45,7 @@ class QueryData:
     accuracy: Accuracy | None
     coverage: Any
     plan: str | None
+    decisions: tuple[DecisionInfo, ...] | None
     shares_with: list[str] | None
     lookup: pa.Table | None
 
@@ -89,8 +90,12 @@ class QueryView(DashboardView):
         self.tabs.on_action(self._on_tab)
         with box("stack") as self.results_tab:
             self._build_results()
-        with box("card") as self.explain_tab:
-            self.plan = Panel(skeleton(10), data_testid="explain")
+        with box("stack") as self.explain_tab:
+            with box("card", "section", aria_label="Plan decisions"):
+                Panel("<h2>Plan decisions</h2>", classes="bar")
+                self.decisions = Panel(skeleton(4), data_testid="decisions")
+            with box("card"):
+                self.plan = Panel(skeleton(10), data_testid="explain")
         self._show_tab()
         self._build_drop_dialog()
         self._show_refresh(self.status)
@@ -195,7 +200,7 @@ class QueryView(DashboardView):
     def fetch(self) -> QueryData:
         service, name = self.service, self.name
         status = service.query(name)
-        table = chart = accuracy = coverage = plan = lookup = None
+        table = chart = accuracy = coverage = plan = decisions = lookup = None
         version = (status.results, status.last)
         if version != self._shown_version or (self.lookup and self.lookup.repeats):
             if self.lookup is not None:
@@ -211,9 +216,10 @@ class QueryView(DashboardView):
             self._plan_read_at = time.monotonic()
             if self.tab == "explain":
                 plan = service.explain(name, verbose=True)
+                decisions = service.query_detail(name).decisions
             if not self.has_preference:
                 self._shares_with = sharing_queries(service.explain(name, format="json"), name)
-        return QueryData(status, table, chart, accuracy, coverage, plan, self._shares_with, lookup)
+        return QueryData(status, table, chart, accuracy, coverage, plan, decisions, self._shares_with, lookup)
 
     def show(self, data: QueryData) -> None:
         status = self.status = data.status
@@ -234,6 +240,8 @@ class QueryView(DashboardView):
             self.monitor.show(data.accuracy, status)
         if data.coverage is not None:
             self.coverage.set(_coverage_html(data.coverage))
+        if data.decisions is not None:
+            self.decisions.set(decisions_html(data.decisions))
         if data.plan is not None:
             self.plan.set(f'<pre class="plan" tabindex="0" aria-label="Query plan">{esc(data.plan)}</pre>')
 
@@ -287,6 +295,19 @@ def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
         facts.append(("Shares with", _sharing_text(shares_with)))
     rows = "".join(f'<dt>{name}</dt><dd title="{esc(text)}">{esc(text)}</dd>' for name, text in facts)
     return f'<dl class="facts" data-testid="facts">{rows}</dl>'
+
+
+def decisions_html(decisions: tuple[DecisionInfo, ...]) -> str:
+    """The planner's decisions about a query as a table: pass, subject, decision and reason."""
+    if not decisions:
+        return '<p class="pad muted">The planner has not decided anything about this query.</p>'
+    rows = "".join(
+        f"<tr><td>{esc(one.pass_name)}</td><td>{esc(one.about)}</td><td>{esc(one.chosen)}</td>"
+        f"<td>{esc(one.reason)}</td></tr>"
+        for one in decisions
+    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Pass", "About", "Decision", "Reason"))
+    return f'<div class="scroll"><table class="t"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _sharing_text(names: list[str] | None) -> str:

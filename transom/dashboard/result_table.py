@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.api.records import ColumnInfo
 from transom.dashboard.chart_points import ResultColumns, python_values, result_columns
-from transom.dashboard.formatting import (
+from transom.dashboard.display_text import (
     NONE,
     esc,
     format_cell,
@@ -23,7 +23,7 @@ from transom.dashboard.formatting import (
 )
 from transom.dashboard.sparklines import interval_bar
 from transom.dashboard.widgets import empty_state, tag
-from transom.plan.explain.words import counted
+from transom.plan.explain.text_parts import counted
 
 MOST_ROWS = 40
 _ORIGIN = ("batch", "made", "latency")  # system columns that a brief table omits

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from transom.dashboard.formatting import esc, format_bytes, format_count, format_number
+from transom.dashboard.display_text import esc, format_bytes, format_count, format_number
 from transom.dashboard.frame import DashboardView, query_link
 from transom.dashboard.overview import FIRST_QUERY_LINK
 from transom.dashboard.widgets import Panel, box, empty_state, skeleton, text_field
-from transom.plan.explain.words import counted, readable
+from transom.plan.explain.text_parts import counted, readable
 from transom.server.service import Service
 
 Plan = Mapping[str, Any]

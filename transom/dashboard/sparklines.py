@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.dashboard.formatting import esc
+from transom.dashboard.display_text import esc
 
 
 def sparkline(values: Sequence[float], width: int = 96, height: int = 24, label: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from transom.api.records import StreamStatus
 from transom.dashboard.chart_points import is_numeric_type
-from transom.dashboard.formatting import esc
+from transom.dashboard.display_text import esc
 
 _KEYWORDS = [
     "select",

@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import ui
 from nicegui.element import Element
 
-from transom.dashboard.formatting import esc
+from transom.dashboard.display_text import esc
 from transom.dashboard.icons import icon
 
 Handler = Callable[[], Awaitable[None] | None]

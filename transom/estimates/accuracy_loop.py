@@ -38,11 +38,11 @@ def next_point(
 def _earliest(seen: Floats, accuracy: Floats, target: float) -> float | None:
     """The point where a rising curve first reaches the target; 1 if it never does, None if it is unknown."""
     compared = (seen > 0).any(axis=0)  # an item that was never compared does not count
-    known = np.flatnonzero((seen[:, compared] >= PATIENCE).all(axis=1))
-    if not compared.any() or not len(known):
+    measured = np.flatnonzero((seen[:, compared] >= PATIENCE).all(axis=1))
+    if not compared.any() or not len(measured):
         return None
-    worst = _rising(accuracy[known][:, compared].min(axis=1))  # every item must reach the target
-    points = known / PER_SLIDE
+    worst = _rising(accuracy[measured][:, compared].min(axis=1))  # every item must reach the target
+    points = measured / PER_SLIDE
     reached = np.flatnonzero(worst >= target)
     if not len(reached):
         return 1.0

@@ -91,15 +91,15 @@ class ConformalBounds:
         count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
         correction = PACE * (self.miss - misses / np.maximum(count, 1))
         level = np.where(count > 0, self.level + correction, self.level)
-        kept, place, many = self.scores.copy(), self.place.copy(), self.windows.copy()
+        new_scores, place, many = self.scores.copy(), self.place.copy(), self.windows.copy()
         for at, rows in runs.by_mark():
             some = _few(scores[rows].clip(-WIDEST, WIDEST))
             some = some[~np.isnan(some).all(axis=1)]
-            kept[at, :, (place[at] + np.arange(len(some))) % KEPT] = some
+            new_scores[at, :, (place[at] + np.arange(len(some))) % KEPT] = some
             place[at] += len(some)
             many[at] += windows if len(some) else 0
         limits = self.miss / 20, min(4 * self.miss, 0.9)
-        return replace(self, scores=kept, place=place, windows=many, level=level.clip(*limits))
+        return replace(self, scores=new_scores, place=place, windows=many, level=level.clip(*limits))
 
 
 def _few(scores: Floats) -> Floats:

@@ -67,14 +67,14 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
            [nan, nan]])
     """
     given = [place for place, kind in enumerate(kinds) if kind.is_number]
-    found = np.empty((items.num_rows, len(given)))
+    numbers_by_row = np.empty((items.num_rows, len(given)))
     for column, place in enumerate(given):
         values = items.column(place)
         if not pa.types.is_float64(values.type):
             values = values.cast(pa.float64())
-        found[:, column] = values.to_numpy()
-    found[~(np.abs(found) <= MOST)] = np.nan
-    return found
+        numbers_by_row[:, column] = values.to_numpy()
+    numbers_by_row[~(np.abs(numbers_by_row) <= MOST)] = np.nan
+    return numbers_by_row
 
 
 def value_accuracy(early: Floats, final: Floats) -> Floats:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transom.columns.packing import pack, unpack
+from transom.columns.array_bytes import pack, unpack
 from transom.elements import Emit
 from transom.estimates.accuracy_loop import next_point
 from transom.estimates.conformal_bounds import ConformalBounds
@@ -33,7 +33,7 @@ from transom.estimates.group_profiles import GroupProfiles, rows_to_keep, sample
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.marks import MarkRuns, marks
 from transom.estimates.monitor import Accuracy, Monitor, Quality
-from transom.estimates.pending import Pending, PendingRows
+from transom.estimates.pending_values import Pending, PendingRows
 from transom.estimates.quality import pair_accuracies
 from transom.estimates.stored_form import (
     decode_arrays,
@@ -96,7 +96,7 @@ class Estimator:
     def with_observation(self, values: EarlyValues, estimates: Estimates) -> Estimator:
         """With early values and their estimates pending until the finals come."""
         mark = marks(values.slides_left)
-        kept = rows_to_keep(values.group, values.window, mark, values.emitted, self.limits)
+        rows_kept = rows_to_keep(values.group, values.window, mark, values.emitted, self.limits)
         rows = PendingRows(
             values.group,
             values.window,
@@ -109,7 +109,7 @@ class Estimator:
             estimates.high,
             values.items if self.emit.quality is not None else None,
         )
-        rows = rows if kept.all() else rows.take(kept)
+        rows = rows if rows_kept.all() else rows.take(rows_kept)
         return replace(self, pending=self.pending.with_rows(rows, self.limits))
 
     def with_finals(self, finals: FinalValues, quality: Quality | None = None) -> Estimator:

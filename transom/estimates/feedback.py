@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.table import aggregate_function
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind
 from transom.estimates.estimator import Estimator
 from transom.estimates.monitor import Quality
 from transom.kernel.sheets import one_array
-from transom.plan.compiled import CompiledQuery
-from transom.results.early import wids_of
-from transom.results.presentation import ESTIMATES, ResultBatch, Results, result_schema
+from transom.plan.compiled_query import CompiledQuery
+from transom.results.early_results import wids_of
+from transom.results.result_rows import ESTIMATES, ResultBatch, Results, result_schema
+from transom.sql.item_columns import aggregate_reference
 from transom.sql.query import Item, Query, free_name
 from transom.windows import ids as windows
 
@@ -49,14 +50,14 @@ class Observation:
 
 
 def learn_from_batch(
-    known: Mapping[str, Estimator],
+    before: Mapping[str, Estimator],
     feedback: BatchFeedback,
     queries: Mapping[str, CompiledQuery],
     made: int,
     qualities: Mapping[str, Quality],
 ) -> tuple[Mapping[str, Estimator], Results]:
     """The estimators after a batch, and the batch's early results with estimates."""
-    estimators = dict(known)
+    estimators = dict(before)
     for query, table in _emitting(feedback.final, queries):
         estimator = estimators.get(query.name) or new_estimator(query)
         emit = query.query.emit
@@ -75,10 +76,10 @@ def learn_from_batch(
 
 
 def with_observations(
-    known: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
+    before: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
 ) -> Mapping[str, Estimator]:
     """The estimators with observations pending until the finals come."""
-    estimators = dict(known)
+    estimators = dict(before)
     for observation in observations:
         name = observation.query
         if name in queries and queries[name].query.emit is not None:
@@ -138,7 +139,7 @@ def _compared(bound: Query) -> list[Item]:
 
 def _grows(bound: Query, item: Item) -> bool:
     """Whether an item is an aggregate that grows with its tuples, and nothing more."""
-    places = {f"`a{i}`": call for i, call in enumerate(bound.calls)}
+    places = {aggregate_reference(i): call for i, call in enumerate(bound.calls)}
     return item.sql in places and aggregate_function(places[item.sql].function).grows
 
 

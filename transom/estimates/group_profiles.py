@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.columns.hashing import mix_bits
+from transom.columns.hashes import mix_bits
 from transom.estimates.early_values import Flags, Floats, Ints
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.estimates.early_values import FinalValues, Floats, Ints, ItemKind, value_accuracy
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Quality
-from transom.estimates.pending import PendingRows
+from transom.estimates.pending_values import PendingRows
 
 
 def pair_accuracies(

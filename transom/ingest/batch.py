@@ -33,14 +33,15 @@ from transom.kernel.query_counts import QueryCounts
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet, store_sets
 from transom.ondemand.stores import store_inputs
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.plan.planner import SharedPlan, interests_of, query_index
 from transom.results.advance import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
+from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
@@ -66,6 +67,7 @@ class DataBatch:
     is_judged: bool = False  # whether the horizon was applied
     on_demand: Sequence[CompiledQuery] = ()
     store_sets: Sequence[StoreSet] = ()  # what the on-demand queries need kept
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def readers(self) -> list[CompiledQuery]:
@@ -241,13 +243,13 @@ class IngestRun:
         """
         version = self.batch.versions[join.table]
         types = {quoted(name): type for name, type in self.batch.columns.items()}
-        for other in joins:
-            columns = self.tables.columns(other.table, self.batch.versions[other.table])
-            types |= {f"`{other.id}.{name}`": type for name, type in columns.items()}
+        for other_join in joins:
+            columns = self.tables.columns(other_join.table, self.batch.versions[other_join.table])
+            types |= {f"`{other_join.id}.{name}`": type for name, type in columns.items()}
         for key in join.keys:
             column = f"`{join.id}.{key}`"
             others = re.findall(rf"{re.escape(column)} = (`[^`]+`)(?= AND |$)", join.on)
-            if not any(types.get(other) == types[column] for other in others):
+            if not any(types.get(other_join) == types[column] for other_join in others):
                 return False
         return self.tables.is_unique(join.table, version, join.keys)
 
@@ -293,6 +295,7 @@ class IngestRun:
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
             index=index,
             lists_late=lists_late,
+            limits=self.batch.limits,
         )
         return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
 

@@ -14,7 +14,7 @@ from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
 from transom.elements import Clock, Prod, Punctuation
 from transom.ingest.sources import Source, with_time
-from transom.plan.compiled import plain_value
+from transom.plan.compiled_query import pattern_value
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod
@@ -69,15 +69,15 @@ def stream_info(stream: Stream, clock: int) -> StreamInfo:
 
 def carried_control(stream: Stream, frame: Frame) -> tuple[list[Carried], Frame]:
     """The punctuations and prods among a batch's rows, and its other rows."""
-    found: list[Carried] = []
+    carried: list[Carried] = []
     for kind, marker in stream.markers.items():
         marked, frame = _split(stream, marker, frame, timed=kind is Punctuation)
         for until, pattern in marked:
             if kind is Punctuation:
-                found.append(Punctuation(stream.rules.clock, until, None, pattern))
+                carried.append(Punctuation(stream.rules.clock, until, None, pattern))
             else:
-                found.append(Prod(stream.rules.clock, until, where=pattern))
-    return found, frame
+                carried.append(Prod(stream.rules.clock, until, where=pattern))
+    return carried, frame
 
 
 def _split(
@@ -125,5 +125,7 @@ def believable(control: list[Carried], rules: StreamRules, high: int | None) -> 
 
 def _pattern(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """A pattern of a row's columns, in which null is `*`."""
-    found = [(name.removeprefix("is "), plain_value(value)) for name, value in row.items() if name != "until"]
+    found = [
+        (name.removeprefix("is "), pattern_value(value)) for name, value in row.items() if name != "until"
+    ]
     return tuple((name, value) for name, value in found if value is not None)

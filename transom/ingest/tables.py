@@ -13,6 +13,7 @@ import pyarrow as pa
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.backends.hidden_columns import CORRUPT
+from transom.columns.table_columns import group_column
 from transom.errors import SettingError, StateError
 from transom.storage.file_store import Store
 from transom.storage.sealed_directory import is_sealed, seal, sealed_files
@@ -97,7 +98,7 @@ class StaticTables:
             if keys:
                 frame = frame.filter(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in keys))
             counts = frame.aggregate(
-                {f"k{i}": quoted(key) for i, key in enumerate(keys)}, {"n": ("count", "*")}
+                {group_column(i): quoted(key) for i, key in enumerate(keys)}, {"n": ("count", "*")}
             )
             self._unique[question] = counts.filter("n > 1").first(1).num_rows == 0
         return self._unique[question]

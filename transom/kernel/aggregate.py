@@ -37,12 +37,13 @@ from transom.kernel.tuples import FamilyTuples, RollUpCells, wanted_by
 from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.sql.query import Predicate, Scalar
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
-from transom.windows.closed import Closed, View
+from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
 
 Mask = NDArray[np.bool_]
 
@@ -54,7 +55,7 @@ BITS_AT_ONCE = 1 << 24  # of late rows and groups of queries
 
 @dataclass(frozen=True)
 class Interest:
-    """What queries that want the same rows have in common: enough to judge which rows are late for them.
+    """Queries that want the same rows, with all that decides which rows are late for them.
 
     `windows` are those of the queries, each with the id below which they were closed because the stream ended or
     fell idle, and `members` the names of the queries that have them.
@@ -90,6 +91,7 @@ class BatchPlan:
     on_executors: frozenset[int] = frozenset()  # selections whose cells are written as shards, not folded
     most_groups: int | None = None  # families with more groups than this are written as shards in any case
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
+    limits: Limits = field(default_factory=Limits)
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
     lists_late: bool = False  # whether late rows are listed by their numbers in the table
 
@@ -119,11 +121,11 @@ class BatchPlan:
     @cached_property
     def axes(self) -> dict[str, Axis]:
         """For each scalar, one axis with the thresholds of all families over it."""
-        found: dict[str, list[Axis]] = {}
+        by_scalar: dict[str, list[Axis]] = {}
         for family in self.families:
             if family.axis is not None:
-                found.setdefault(family.axis.scalar.sql, []).append(family.axis)
-        return {sql: Axis.merged(axes) for sql, axes in found.items()}
+                by_scalar.setdefault(family.axis.scalar.sql, []).append(family.axis)
+        return {sql: Axis.merged(axes) for sql, axes in by_scalar.items()}
 
     def latest_closed(self, clock: Clock) -> int | None:
         """A time of a clock above which no row can be late; None if nothing is closed."""
@@ -242,15 +244,15 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
     """Fold the rows into the slices of every family, and return which rows some query wants."""
     wanted = np.zeros(len(accepted), bool)
     inputs: dict[int, _SharedInput] = {}  # by the id of their rows
-    found: dict[Layout, list[pa.Table]] = {}
+    by_layout: dict[Layout, list[pa.Table]] = {}
     for family, at, tuples in _tuples(rows, plan, accepted):
         if plan.writes_shards(family, tuples.group_count):
             shard = gathered(family, tuples)
             outcome.shards.append((family, shard))
             count_cells(cells_of_shard(shard, plan.index), plan.index, plan.closed, outcome.counts)
         else:
-            for layout, table in fold(family, tuples):
-                found.setdefault(layout, []).append(table)
+            for layout, table in fold(family, tuples, plan.limits):
+                by_layout.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
         if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
@@ -267,7 +269,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         if shared.cells is not None:
             outcome.lifted += int(shared.cells.rows[shared.matched].sum())
         wanted[shared.wanted_rows] = True
-    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in found.items()}
+    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in by_layout.items()}
     return wanted
 
 
@@ -277,7 +279,7 @@ def _tuples(
     """The tuples or cells of each family, with their rows; families without any are left out."""
     for together in families_by_roll_up(plan.families):
         clock = plan.clocks[together[0].clock]
-        for families, cells in roll_up(rows, together, clock, accepted):
+        for families, cells in roll_up(rows, together, clock, accepted, plan.limits):
             for family in families:
                 if cells is not None:
                     yield family, cells.at, rows.of_cells(family, cells)
@@ -303,13 +305,13 @@ class _SharedInput:
 
 def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
     """Which tuples lie in a window of a member that wants them, for windows with gaps between them."""
-    found = np.zeros(len(tuples), bool)
+    in_some = np.zeros(len(tuples), bool)
     for i, specs in enumerate(family.gaps or ()):
         inside = np.zeros(len(tuples), bool)
         for spec in specs:
             inside |= windows.in_some_window(spec, tuples.times)
-        found |= inside & wanted_by(tuples, i)
-    return found
+        in_some |= inside & wanted_by(tuples, i)
+    return in_some
 
 
 def late_rows(table: pa.Table, plan: BatchPlan) -> LateRows:

@@ -1,4 +1,4 @@
-"""Split rows by what is closed for their groups."""
+"""Split rows by the times that are closed for their groups."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
-from transom.plan.compiled import plain_value
-from transom.windows.closed import View
+from transom.columns.groups import group
+from transom.plan.compiled_query import pattern_value
+from transom.windows.closed_time import View
 from transom.windows.intervals import IntervalSet
 
 
@@ -27,5 +27,5 @@ def split_by_view(
     order = np.argsort(groups.codes, kind="stable")
     bounds = np.searchsorted(groups.codes[order], np.arange(groups.count + 1))
     for g in range(groups.count):
-        cell = {place: plain_value(values[i][g]) for i, place in enumerate(places)}
+        cell = {place: pattern_value(values[i][g]) for i, place in enumerate(places)}
         yield order[bounds[g] : bounds[g + 1]], [view.of(cell) for view in views]

@@ -14,17 +14,16 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import expand_runs
-from transom.columns.grouping import each_row_alone, group
-from transom.kernel.dense import dense
+from transom.columns.groups import each_row_alone, group
+from transom.kernel.dense_cells import dense
 from transom.kernel.tuples import FamilyTuples, Numbers, leading_columns, wanted_by
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.windows.slices import Slices, slices
 
-MOST_PAIRS = 1 << 22  # that are expanded at once
 
-
-def fold(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
+def fold(family: Family, tuples: FamilyTuples, limits: Limits) -> Iterator[tuple[Layout, pa.Table]]:
     """The slices of all members, by layout."""
     if not len(tuples):
         return
@@ -32,17 +31,19 @@ def fold(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Tabl
         yield from _every_row(family, tuples)
         return
     low, high = int(tuples.times.min()), int(tuples.times.max())
-    if family.cut.count(low, high) > 8 * len(tuples) + (1 << 16):
+    if family.cut.count(low, high) > limits.edges_per_tuple * len(tuples) + limits.spare_edges:
         yield from _scattered(family, tuples)
         return
     cut = slices(family.cut, len(family), low, high)
-    yield from dense(family, tuples, cut) or _sparse(family, tuples, cut)
+    yield from dense(family, tuples, cut, limits) or _sparse(family, tuples, cut, limits.pairs)
 
 
 # --- sparse ---
 
 
-def _sparse(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]]:
+def _sparse(
+    family: Family, tuples: FamilyTuples, cut: Slices, most_pairs: int
+) -> Iterator[tuple[Layout, pa.Table]]:
     """Expand the cells that occur into pairs of a cell and a member that wants it."""
     fragments = tuples.fragments
     columns = [] if fragments.codes is None else [fragments.codes]
@@ -60,10 +61,10 @@ def _sparse(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple
     # The first fine slice of every slice of every member, as numbers that rise over all members.
     owners_of = np.repeat(np.arange(len(family)), np.diff(cut.bounds))
     ladder = owners_of * cut.fine + cut.firsts
-    for start, stop in _batches(stops - starts, fragments.ranges.owners):
+    for start, stop in _batches(stops - starts, fragments.ranges.owners, most_pairs):
         at, which = expand_runs(starts[start:stop], stops[start:stop])
         owners = fragments.ranges.owners[start:stop][which]
-        own = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
+        slice_numbers = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
         for layout, chosen, slots in family.by_layout:
             mine = slice(None) if len(family.by_layout) == 1 else np.isin(owners, chosen)
             yield (
@@ -74,7 +75,7 @@ def _sparse(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple
                     cut,
                     layout,
                     owners[mine],
-                    own[mine],
+                    slice_numbers[mine],
                     groups[at[mine]],
                     at[mine],
                     rows,
@@ -83,8 +84,8 @@ def _sparse(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple
             )
 
 
-def _batches(lengths: Numbers, owners: Numbers) -> Iterator[tuple[int, int]]:
-    """Split ranges between members, so that a part has few enough pairs."""
+def _batches(lengths: Numbers, owners: Numbers, most_pairs: int) -> Iterator[tuple[int, int]]:
+    """Split ranges between members, so that a part has at most so many pairs, or one member."""
     if not len(lengths):
         return
     sizes = np.cumsum(lengths)
@@ -92,7 +93,7 @@ def _batches(lengths: Numbers, owners: Numbers) -> Iterator[tuple[int, int]]:
     start = 0
     for here, following in zip(breaks, [*breaks[1:], len(lengths)], strict=True):
         before = sizes[start - 1] if start else 0
-        if here > start and sizes[following - 1] - before > MOST_PAIRS:
+        if here > start and sizes[following - 1] - before > most_pairs:
             yield start, int(here)
             start = int(here)
     yield start, len(lengths)
@@ -104,7 +105,7 @@ def _combined(
     cut: Slices,
     layout: Layout,
     owners: Numbers,
-    own: Numbers,
+    slice_numbers: Numbers,
     groups: Numbers,
     cells: Numbers,
     rows: Numbers,
@@ -112,13 +113,17 @@ def _combined(
 ) -> pa.Table:
     if not len(cells):
         return layout.schema.empty_table()
-    found = group([own, groups], len(cells))
-    firsts = found.firsts
-    columns = leading_columns(family, tuples, cut, owners[firsts], own[firsts], groups[firsts])
-    columns.append(pa.array(np.bincount(found.codes, rows[cells], found.count).astype(np.int64)))
+    rows_of_sheet = group([slice_numbers, groups], len(cells))
+    firsts = rows_of_sheet.firsts
+    columns = leading_columns(family, tuples, cut, owners[firsts], slice_numbers[firsts], groups[firsts])
+    columns.append(
+        pa.array(np.bincount(rows_of_sheet.codes, rows[cells], rows_of_sheet.count).astype(np.int64))
+    )
     at = pa.array(cells)
     for accumulator, state in zip(layout.accumulators, states, strict=True):
-        columns += accumulator.combine([part.take(at) for part in state], found.codes, found.count)
+        columns += accumulator.combine(
+            [part.take(at) for part in state], rows_of_sheet.codes, rows_of_sheet.count
+        )
     return pa.Table.from_arrays(columns, schema=layout.schema)
 
 

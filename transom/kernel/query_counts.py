@@ -22,7 +22,7 @@ from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard
 from transom.kernel.sheets import one_array
 from transom.windows import ids as windows
-from transom.windows.closed import Closed, View
+from transom.windows.closed_time import Closed, View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 

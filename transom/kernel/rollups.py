@@ -13,18 +13,14 @@ import numpy as np
 
 from transom.aggregates.numeric import lift_where_numeric
 from transom.aggregates.sketches import Distinct, Quantiles
-from transom.columns.grouping import Encoded, Groups, group
+from transom.columns.groups import Encoded, Groups, group
 from transom.kernel.rows import Rows, selection_key
 from transom.kernel.tuples import Mask, Numbers, RollUpCells
 from transom.plan.axis import Axis
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
+from transom.plan.limits import Limits
 from transom.windows.slices import Progressions, slices
-
-# Cells are used if they have so many tuples on average; merging a sketch costs as much as dozens of updates.
-TUPLES_PER_CELL = 4
-TUPLES_PER_SKETCH = 64
-SAMPLE = 1 << 13  # tuples from which the number of cells is estimated first
 
 
 def families_by_roll_up(families: Sequence[Family]) -> list[list[Family]]:
@@ -37,60 +33,74 @@ def families_by_roll_up(families: Sequence[Family]) -> list[list[Family]]:
 
 
 def roll_up(
-    rows: Rows, families: Sequence[Family], clock: str, accepted: Mask
+    rows: Rows, families: Sequence[Family], clock: str, accepted: Mask, limits: Limits
 ) -> Iterator[tuple[Sequence[Family], RollUpCells | None]]:
     """Kin in parts, each with the cells that its families read; None: they read the rows themselves."""
     lists = dict.fromkeys(tuple(key.sql for key in family.keys) for family in families)
     if len(lists) < 2:
         yield families, None
         return
-    cells = _cells(rows, families, clock, accepted)
+    cells = _cells(rows, families, clock, accepted, limits)
     if cells is not None:
         yield families, cells
         return
     finest = max(map(frozenset, lists), key=len)
     inside = [family for family in families if finest >= {key.sql for key in family.keys}]
     if len(inside) < len(families):
-        yield from roll_up(rows, inside, clock, accepted)
-        yield from roll_up(rows, [family for family in families if family not in inside], clock, accepted)
+        outside = [family for family in families if family not in inside]
+        yield from roll_up(rows, inside, clock, accepted, limits)
+        yield from roll_up(rows, outside, clock, accepted, limits)
         return
     top = [family for family in families if finest == {key.sql for key in family.keys}]
     yield top, None
     if len(top) < len(families):
-        yield from roll_up(rows, [family for family in families if family not in top], clock, accepted)
+        coarser = [family for family in families if family not in top]
+        yield from roll_up(rows, coarser, clock, accepted, limits)
 
 
-def _cells(rows: Rows, families: Sequence[Family], clock: str, accepted: Mask) -> RollUpCells | None:
+def _cells(
+    rows: Rows, families: Sequence[Family], clock: str, accepted: Mask, limits: Limits
+) -> RollUpCells | None:
     """The cells of kin; None if there would be too many of them."""
     at, times = rows.chosen(families[0], clock, accepted)
     slots = {slot.id: slot for family in families for slot in family.slots}
-    least = _tuples_per_cell(slots.values())
-    found = _grouped(rows, families, clock, at, times, least) if len(at) else None
-    if found is None:
+    least = _tuples_per_cell(slots.values(), limits)
+    grouped = _grouped(rows, families, clock, at, times, least, limits.cell_sample) if len(at) else None
+    if grouped is None:
         return None
     cache_key = selection_key(families[0], clock)
     states = {
         key: lift_where_numeric(
-            slot.accumulator, rows.values(slot, at, cache_key), rows.shown(slot, at), found.codes, found.count
+            slot.accumulator,
+            rows.values(slot, at, cache_key),
+            rows.shown(slot, at),
+            grouped.codes,
+            grouped.count,
         )
         for key, slot in slots.items()
     }
-    counts = np.bincount(found.codes, minlength=found.count)
-    return RollUpCells(at[found.firsts], times[found.firsts], at, found.codes, counts, states)
+    counts = np.bincount(grouped.codes, minlength=grouped.count)
+    return RollUpCells(at[grouped.firsts], times[grouped.firsts], at, grouped.codes, counts, states)
 
 
-def _tuples_per_cell(slots: Iterable[Slot]) -> int:
+def _tuples_per_cell(slots: Iterable[Slot], limits: Limits) -> int:
     sketched = any(isinstance(slot.accumulator, Distinct | Quantiles) for slot in slots)
-    return TUPLES_PER_SKETCH if sketched else TUPLES_PER_CELL
+    return limits.tuples_per_sketch if sketched else limits.tuples_per_cell
 
 
 def _grouped(
-    rows: Rows, families: Sequence[Family], clock: str, at: Numbers, times: Numbers, least: int
+    rows: Rows,
+    families: Sequence[Family],
+    clock: str,
+    at: Numbers,
+    times: Numbers,
+    least: int,
+    sample: int,
 ) -> Groups | None:
     """Tuples by cell; None if cells have fewer than `least` tuples on average.
 
-    The number of cells is estimated from a sample first: as with birthdays, `n` tuples that lie in `d` cells
-    suggest about `n * n / 2 / (n - d)` cells in all.
+    The number of cells is estimated from about `sample` tuples first: as with birthdays, `n` tuples that lie in
+    `d` cells suggest about `n * n / 2 / (n - d)` cells in all.
     """
     cut = _edges(families)
     low, high = int(times.min()), int(times.max())
@@ -107,7 +117,7 @@ def _grouped(
             columns.append(Encoded(rows.placed(axis, at), axis.size))
         return group([*columns, *(rows.encode(key, at) for key in keys)], len(at))
 
-    step = len(at) // SAMPLE
+    step = len(at) // sample
     if step > 1:
         some = at[::step]
         repeats = len(some) - by_cell(some, times[::step], False).count

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import Encoded, Groups, encode, group, normalized
+from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import FamilyTuples, Fragments, Mask, Numbers, Ranges, RollUpCells
 from transom.plan.axis import Axis
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import Predicate, Scalar
@@ -173,12 +173,14 @@ class Rows:
             for i, mask in enumerate(masks[start : start + 62]):
                 word |= mask.astype(np.int64) << i
             words.append(word)
-        found = group(words, len(at))
-        truths = np.array([mask[found.firsts] for mask in masks]).reshape(len(masks), found.count)
+        signatures = group(words, len(at))
+        truths = np.array([mask[signatures.firsts] for mask in masks]).reshape(len(masks), signatures.count)
         matched = [np.flatnonzero(truths[list(needs)].all(axis=0)) for needs in family.needs]
         owners = np.repeat(np.arange(len(matched)), [len(own) for own in matched])
         starts = np.concatenate(matched).astype(np.int64)
-        return Fragments(found.codes, found.count, found.count, Ranges(owners, starts, starts + 1))
+        return Fragments(
+            signatures.codes, signatures.count, signatures.count, Ranges(owners, starts, starts + 1)
+        )
 
 
 def selection_key(family: Family, clock: str) -> tuple[object, ...]:

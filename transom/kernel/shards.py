@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, CountRows
-from transom.columns.grouping import group
-from transom.columns.hashing import mix_bits, row_hashes
+from transom.columns.groups import group
+from transom.columns.hashes import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
 from transom.kernel.sheets import one_array
 from transom.kernel.tuples import FamilyTuples, Ranges
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import state_columns, with_slots
 from transom.storage.shard_refs import ShardRef
@@ -50,9 +50,9 @@ class Head:
         """One more than the highest fragment that a selection wants."""
         return int(self.ranges.stops.max(initial=0))
 
-    def asked(self, home: int, count: int) -> Mask:
+    def wanted(self, home: int, count: int) -> Mask:
         """Which of `count` fragments a selection wants."""
-        mine = np.isin(self.ranges.owners, [i for i, one in enumerate(self.homes) if one == home])
+        mine = np.isin(self.ranges.owners, [i for i, owner in enumerate(self.homes) if owner == home])
         borders = np.zeros(count + 1, np.int64)
         np.add.at(borders, self.ranges.starts[mine], 1)
         np.add.at(borders, self.ranges.stops[mine], -1)
@@ -116,12 +116,12 @@ class Shelf:
     def put(self, shard: Shard) -> ShardRef:
         """Store a shard. Names are never used twice: a task that is tried again leaves a stray file."""
         name = f"{self.directory}/{uuid.uuid4().hex}"
-        found = ShardRef(name, (), held(shard))
+        ref = ShardRef(name, (), held(shard))
         parts = []
         for place, table in dealt(shard, self.partitions):
-            size = self.store.put(found.file(place), Shard(shard.head, table).packed())
+            size = self.store.put(ref.file(place), Shard(shard.head, table).packed())
             parts.append((place, table.num_rows, size))
-        return replace(found, parts=tuple(parts))
+        return replace(ref, parts=tuple(parts))
 
 
 def fetched(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> Iterator[Shard]:
@@ -142,17 +142,17 @@ def gathered(family: Family, tuples: FamilyTuples) -> Shard:
     firsts = cells.firsts
     fragment = np.zeros(cells.count, np.int64) if fragments.codes is None else fragments.codes[firsts]
     at = pa.array(np.zeros(cells.count, np.int64) if tuples.groups is None else tuples.groups.codes[firsts])
-    found = {SLICE: pa.array(starts[fine[firsts]]), STOP: pa.array(stops[fine[firsts]])}
-    found[FRAGMENT] = pa.array(fragment)
-    found |= {group_column(i): key.take(at) for i, key in enumerate(tuples.keys)}
-    found[ROWS] = pa.array(tuples.counted(cells.codes, cells.count))
+    columns_by_name = {SLICE: pa.array(starts[fine[firsts]]), STOP: pa.array(stops[fine[firsts]])}
+    columns_by_name[FRAGMENT] = pa.array(fragment)
+    columns_by_name |= {group_column(i): key.take(at) for i, key in enumerate(tuples.keys)}
+    columns_by_name[ROWS] = pa.array(tuples.counted(cells.codes, cells.count))
     for i, slot in enumerate(family.slots):
         states = tuples.states(i, slot, cells.codes, cells.count)
-        found |= dict(zip(state_columns(slot.accumulator, i), states, strict=True))
+        columns_by_name |= dict(zip(state_columns(slot.accumulator, i), states, strict=True))
     head = Head(tuple(family.ids.tolist()), fragments.ranges, tuple(slot.id for slot in family.slots))
-    table = pa.table(found)
-    asked = fragments.among(np.ones(len(fragments.ranges.owners), bool), len(tuples))[firsts]
-    return Shard(head, table if asked.all() else table.filter(pa.array(asked)))
+    table = pa.table(columns_by_name)
+    is_wanted = fragments.among(np.ones(len(fragments.ranges.owners), bool), len(tuples))[firsts]
+    return Shard(head, table if is_wanted.all() else table.filter(pa.array(is_wanted)))
 
 
 def _fine(cut: Progressions, times: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -205,12 +205,12 @@ def held(shard: Shard) -> dict[int, tuple[tuple[int, int], ...]]:
     present[fragments + 1, slices.codes] = 1
     summed = np.cumsum(present, axis=0)
     pairs = list(zip(starts[slices.firsts].tolist(), stops[slices.firsts].tolist(), strict=True))
-    found: dict[int, set[int]] = {}
+    slices_of: dict[int, set[int]] = {}
     filled = summed[ranges.stops] > summed[ranges.starts]
-    for owner, own in zip(ranges.owners.tolist(), filled, strict=True):
-        if own.any():
-            found.setdefault(shard.head.homes[owner], set()).update(np.flatnonzero(own).tolist())
-    return {home: tuple(pairs[i] for i in sorted(own)) for home, own in found.items()}
+    for owner, is_filled in zip(ranges.owners.tolist(), filled, strict=True):
+        if is_filled.any():
+            slices_of.setdefault(shard.head.homes[owner], set()).update(np.flatnonzero(is_filled).tolist())
+    return {home: tuple(pairs[i] for i in sorted(numbers)) for home, numbers in slices_of.items()}
 
 
 def dealt(shard: Shard, partitions: int) -> Iterator[tuple[int, pa.Table]]:
@@ -239,9 +239,9 @@ class Together:
     def fragments(self) -> Numbers:
         return one_array(self.table[FRAGMENT]).to_numpy()
 
-    def asked(self, home: int) -> Mask:
+    def wanted(self, home: int) -> Mask:
         """Which fragments a selection wants."""
-        parts = [head.asked(home, head.count) for head in self.heads]
+        parts = [head.wanted(home, head.count) for head in self.heads]
         return np.concatenate([*parts, np.zeros(0, bool)])
 
 
@@ -268,17 +268,17 @@ def rolled(
 
     It keeps only the fragments that some of `homes` want, and only slices with one of these `starts`, if given.
     """
-    known = together(shards, slots)
-    if known is None:
+    cells = together(shards, slots)
+    if cells is None:
         return None
-    codes, ranges, kept = _signed(known, tuple(homes))
-    fragments = codes[known.fragments]
-    chosen = kept[fragments]
+    codes, ranges, is_wanted = _signed(cells, tuple(homes))
+    fragments = codes[cells.fragments]
+    chosen = is_wanted[fragments]
     if starts is not None:
-        chosen &= np.isin(one_array(known.table[SLICE]).to_numpy(), list(starts))
+        chosen &= np.isin(one_array(cells.table[SLICE]).to_numpy(), list(starts))
     at = np.flatnonzero(chosen)
     head = Head(tuple(homes), ranges, tuple(slot.id for slot in slots))
-    table = known.table.take(pa.array(at)).combine_chunks()
+    table = cells.table.take(pa.array(at)).combine_chunks()
     table = table.set_column(2, FRAGMENT, pa.array(fragments[at]))
     return Shard(head, merged(table, [slot.accumulator for slot in slots]))
 
@@ -292,16 +292,16 @@ def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
     if groups.count == table.num_rows:
         return table
     at = pa.array(groups.firsts)
-    found = {name: column.take(at) for name, column in zip(heads, columns, strict=True)}
-    found[ROWS] = CountRows().combine([one_array(table[ROWS])], groups.codes, groups.count)[0]
+    combined = {name: column.take(at) for name, column in zip(heads, columns, strict=True)}
+    combined[ROWS] = CountRows().combine([one_array(table[ROWS])], groups.codes, groups.count)[0]
     for i, accumulator in enumerate(accumulators):
         names = state_columns(accumulator, i)
         states = accumulator.combine([one_array(table[name]) for name in names], groups.codes, groups.count)
-        found |= dict(zip(names, states, strict=True))
-    return pa.table(found)
+        combined |= dict(zip(names, states, strict=True))
+    return pa.table(combined)
 
 
-def _signed(known: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, Mask]:
+def _signed(cells: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, Mask]:
     """New numbers for the fragments by the set of selections that want them; the ranges of each home; and
     which fragments any selection wants.
 
@@ -309,28 +309,28 @@ def _signed(known: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, M
     different sets almost certainly do not. New numbers keep the order of the old ones, so that ranges stay
     contiguous.
     """
-    count = sum(head.count for head in known.heads)
+    count = sum(head.count for head in cells.heads)
     borders = np.zeros((2, count + 1), np.uint64)
     places = {home: i for i, home in enumerate(homes)}
     weights = np.stack([mix_bits(np.array(homes, np.uint64) + np.uint64(seed)) for seed in (1, 1 << 40)])
-    for head, offset in zip(known.heads, known.offsets, strict=True):
-        own = np.array([places.get(home, -1) for home in head.homes])[head.ranges.owners]
-        living = own >= 0
+    for head, offset in zip(cells.heads, cells.offsets, strict=True):
+        new_owners = np.array([places.get(home, -1) for home in head.homes])[head.ranges.owners]
+        living = new_owners >= 0
         for row, weight in zip(borders, weights, strict=True):
-            np.add.at(row, head.ranges.starts[living] + offset, weight[own[living]])
-            np.subtract.at(row, head.ranges.stops[living] + offset, weight[own[living]])
+            np.add.at(row, head.ranges.starts[living] + offset, weight[new_owners[living]])
+            np.subtract.at(row, head.ranges.stops[living] + offset, weight[new_owners[living]])
     signatures = np.cumsum(borders, axis=1)[:, :-1]
-    found = group([part.view(np.int64) for part in signatures], count)
-    ranks = np.empty(found.count, np.int64)
-    ranks[np.argsort(found.firsts)] = np.arange(found.count)
-    firsts = np.sort(found.firsts)
-    kept = (signatures[:, firsts] != 0).any(axis=0)
+    classes = group([part.view(np.int64) for part in signatures], count)
+    ranks = np.empty(classes.count, np.int64)
+    ranks[np.argsort(classes.firsts)] = np.arange(classes.count)
+    firsts = np.sort(classes.firsts)
+    is_wanted = (signatures[:, firsts] != 0).any(axis=0)
     owners, starts, stops = [], [], []
     for i, home in enumerate(homes):
-        asked = known.asked(home)[firsts]
-        edges = np.flatnonzero(np.diff(np.r_[False, asked, False]))
+        wanted = cells.wanted(home)[firsts]
+        edges = np.flatnonzero(np.diff(np.r_[False, wanted, False]))
         starts.append(edges[0::2])
         stops.append(edges[1::2])
         owners.append(np.full(len(edges) // 2, i))
     ranges = Ranges(*(np.concatenate(part).astype(np.int64) for part in (owners, starts, stops)))
-    return ranks[found.codes], ranges, kept
+    return ranks[classes.codes], ranges, is_wanted

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows, reduce_groups
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
 

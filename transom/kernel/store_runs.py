@@ -53,12 +53,12 @@ def take(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tup
 
 def put_run(shelf: Shelf, run: Run) -> ShardRef:
     """Write a run to the shelf, one file per partition of its groups; the reference holds its range of times."""
-    found = ShardRef(f"{shelf.directory}/{uuid.uuid4().hex}", (), {0: ((run.base, run.high + 1),)})
+    ref = ShardRef(f"{shelf.directory}/{uuid.uuid4().hex}", (), {0: ((run.base, run.high + 1),)})
     parts = []
     for place, part in run.by_partition(shelf.partitions):
         packed = pa.table({"run": pa.array([part.packed()], pa.large_binary())})
-        parts.append((place, part.entries, shelf.store.put(found.file(place), packed)))
-    return replace(found, parts=tuple(parts))
+        parts.append((place, part.entries, shelf.store.put(ref.file(place), packed)))
+    return replace(ref, parts=tuple(parts))
 
 
 def fetched_runs(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> list[Run]:
@@ -82,11 +82,11 @@ def _runs(rows: Rows, store_set: StoreSet, at: Numbers, numbers: Numbers) -> Ite
     times = numbers if at is rows.every else numbers[at]
     for name, spec in store_set.stores.items():
         chosen = None if spec.where is None else rows.truth(spec.where)[at]
-        own = slice(None) if chosen is None else chosen
+        tuples_of_store = slice(None) if chosen is None else chosen
         values = _values(rows, spec, at, times)
         if values is not None and chosen is not None:
             values = values.filter(pa.array(chosen))
-        batch = TupleBatch(times[own], codes[own], tuple(keys), values)
+        batch = TupleBatch(times[tuples_of_store], codes[tuples_of_store], tuple(keys), values)
         if len(batch.times) and (run := spec.structure.run(batch)).entries:
             yield StoreRun(name, run, len(batch.times))
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import States, lift_where
-from transom.columns.grouping import Groups
-from transom.plan.compiled import Slot
+from transom.columns.groups import Groups
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.windows.slices import Slices
 
@@ -127,13 +127,18 @@ def wanted_by(tuples: FamilyTuples, member: int) -> Mask:
 
 
 def leading_columns(
-    family: Family, tuples: FamilyTuples, cut: Slices, owners: Numbers, own: Numbers, groups: Numbers
+    family: Family,
+    tuples: FamilyTuples,
+    cut: Slices,
+    owners: Numbers,
+    slice_numbers: Numbers,
+    groups: Numbers,
 ) -> list[pa.Array]:
     """The first columns of a sheet (selection, slice, stop, keys) for some members, slices and groups."""
     keys = pa.array(groups)
     return [
         pa.array(family.ids[owners]),
-        pa.array(cut.starts[own]),
-        pa.array(cut.stops[own]),
+        pa.array(cut.starts[slice_numbers]),
+        pa.array(cut.stops[slice_numbers]),
         *(key.take(keys) for key in tuples.keys),
     ]

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.table import aggregate_function
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column, bound_column, group_column, group_columns
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import midpoints
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
 from transom.ondemand.structures.runs import GroupAnswers
-from transom.plan.compiled import CompiledQuery, typed_value
-from transom.results.presentation import LoweredWindows, Moment, Results, finish, result_schema
+from transom.plan.compiled_query import CompiledQuery, typed_value
+from transom.results.result_rows import LoweredWindows, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
 from transom.sql.query import Call, Query, free_name
 from transom.state.state import State
@@ -205,26 +205,26 @@ def group_positions(base: GroupAnswers, other: GroupAnswers) -> Numbers:
     return places[codes[: base.count]]
 
 
-def _column_at(found: GroupAnswers, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
+def _column_at(answers: GroupAnswers, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
     """A column of answers at the given group positions; null at position -1."""
-    if not found.count:
+    if not answers.count:
         return pa.nulls(len(places), kind)
-    return found.columns[name].take(pa.array(places, mask=places < 0)).cast(kind)
+    return answers.columns[name].take(pa.array(places, mask=places < 0)).cast(kind)
 
 
-def _states(accumulator: Accumulator, found: GroupAnswers, places: Numbers) -> States:
+def _states(accumulator: Accumulator, answers: GroupAnswers, places: Numbers) -> States:
     """A slot's states for each group; the identity where there is none."""
     states = []
     for i, (nothing, kind) in enumerate(zip(accumulator.identity(), accumulator.types(), strict=True)):
-        column = _column_at(found, f"s{i}", kind, places)
+        column = _column_at(answers, f"s{i}", kind, places)
         states.append(column if nothing is None else column.fill_null(nothing))
     return states
 
 
-def _bounds(call: Call, found: GroupAnswers, places: Numbers) -> tuple[pa.Array, pa.Array]:
+def _bounds(call: Call, answers: GroupAnswers, places: Numbers) -> tuple[pa.Array, pa.Array]:
     """The interval of an aggregate for each group; null where it has no values, but 0 for a count."""
     function, type = aggregate_function(call.function), bound_type(call.type)
-    low, high = (_column_at(found, f"{function.interval}_{side}", type, places) for side in _SIDES)
+    low, high = (_column_at(answers, f"{function.interval}_{side}", type, places) for side in _SIDES)
     if function.empty is None:
         return low, high
     return low.fill_null(function.empty), high.fill_null(function.empty)
@@ -250,12 +250,12 @@ def _bound_fields(query: Query) -> list[pa.Field]:
     if not query.has_bounds:
         return []
     taken = {item.name for item in query.items}
-    found = []
+    bound_fields = []
     for item in query.items:
         if not item.is_key:
             kind = bound_type(item.type)
-            found += [pa.field(free_name(f"{item.name}_{side}", taken), kind) for side in _SIDES]
-    return found
+            bound_fields += [pa.field(free_name(f"{item.name}_{side}", taken), kind) for side in _SIDES]
+    return bound_fields
 
 
 def lookup_result(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:

@@ -12,7 +12,7 @@ from transom.kernel.store_runs import StoreInput, put_run
 from transom.ondemand.store_specs import StoreSet, StoreSpec, store_id, stores_read_by
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.stream_progress import BatchInput, missed_times
 from transom.state.state import State, StoreState, StreamState

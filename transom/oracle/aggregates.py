@@ -38,13 +38,13 @@ def holds(predicate: Predicate | None, values: Values) -> bool | None:
         case Comparison(scalar, "<=>", value):
             return order_nulls(values[scalar.sql], value) == 0
         case Comparison(scalar, op, value):
-            found = values[scalar.sql]
-            return None if found is None or value is None else TESTS[op](order(found, value))
+            compared = values[scalar.sql]
+            return None if compared is None or value is None else TESTS[op](order(compared, value))
         case Member(scalar, members, null):
-            found = values[scalar.sql]
-            if found is None:
+            compared = values[scalar.sql]
+            if compared is None:
                 return None
-            return True if any(order(found, value) == 0 for value in members) else None if null else False
+            return True if any(order(compared, value) == 0 for value in members) else None if null else False
 
 
 def aggregate(call: Call, rows: Sequence[Values]) -> Any:

@@ -34,13 +34,13 @@ def join_tables(tables: Mapping[str, pa.Table | list[dict[str, Any]]], scalars: 
     def joined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
         pairs, columns = without_joins(query, rows, columns)
         for join in query.joins:
-            pairs, columns = left_join(pairs, columns, loaded[join.table], join, scalars)
+            pairs, columns = naive_left_join(pairs, columns, loaded[join.table], join, scalars)
         return pairs, columns
 
     return joined
 
 
-def left_join(
+def naive_left_join(
     pairs: Pairs, columns: Columns, table: pa.Table, join: Join, scalars: Scalars
 ) -> tuple[Pairs, Columns]:
     """Each row with each table row that meets the condition, or with nulls if none does."""

@@ -81,7 +81,7 @@ class LiveQuery:
 
 
 @dataclass
-class Stream:
+class OracleStream:
     """A stream so far: its accepted rows in the order ROWS windows number them, and its punctuations."""
 
     rules: OracleStreamRules
@@ -97,13 +97,13 @@ class Stream:
 
     def closings(self, clock: Clock) -> list[Punctuation]:
         """What is closed on a clock: its punctuations, and its watermark as another one."""
-        found = [each for each in self.punctuations if each.clock == clock]
+        punctuations = [each for each in self.punctuations if each.clock == clock]
         if clock.kind is ClockKind.ROWS:
-            return [*found, Punctuation(clock, until=len(self.accepted))]
+            return [*punctuations, Punctuation(clock, until=len(self.accepted))]
         slack, values = self.rules.slack_of(clock), self.values(clock)
         if slack is None or not values:
-            return found
-        return [*found, Punctuation(clock, until=max(values) - slack)]
+            return punctuations
+        return [*punctuations, Punctuation(clock, until=max(values) - slack)]
 
 
 def clock_value(clock: Clock, row: Row, number: int) -> int | None:
@@ -129,7 +129,9 @@ class Oracle:
     ):
         self.queries, self.scalars, self.joined = queries, scalars, joined
         self.streams = {
-            name: Stream(rules, column_types(rules, [batch for batch in batches if batch.stream == name]))
+            name: OracleStream(
+                rules, column_types(rules, [batch for batch in batches if batch.stream == name])
+            )
             for name, rules in streams.items()
         }
         joining = {each.name for batch in batches for each in batch.before if isinstance(each, Register)}
@@ -205,7 +207,7 @@ class Oracle:
         counts["in"] += len(batch.rows)
         stream.accepted += rows
 
-    def count(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+    def count(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
         """Count rows in a query's open windows: for each row, whether a window missed it; None if it is unwanted."""
         query = live.query
         if query.is_on_demand:
@@ -223,7 +225,7 @@ class Oracle:
                 cell.rows.append(values)
         return verdicts
 
-    def keep_rows(self, live: LiveQuery, stream: Stream, rows: Sequence[Row]) -> list[bool | None]:
+    def keep_rows(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
         """Keep rows for lookups: for each row, whether it came too late; None if it is unwanted."""
         query = live.query
         floor = oldest_kept(query, stream.values(query.clock))
@@ -235,7 +237,7 @@ class Oracle:
         return verdicts
 
     def matching(
-        self, query: Query, stream: Stream, rows: Sequence[Row], before: int
+        self, query: Query, stream: OracleStream, rows: Sequence[Row], before: int
     ) -> Iterator[tuple[int, int, tuple[Any, ...], Values]]:
         """The rows that a query wants: their numbers, clock values, groups, and the query's scalars."""
         for i, values in self.evaluated(query, rows, stream.columns):
@@ -275,12 +277,12 @@ class Oracle:
         """The results so far of the open windows that prods ask for."""
         query = live.query
         closings = self.streams[query.stream].closings(query.clock)
-        asked = [
+        wanted = [
             cell
             for cell in live.cells.values()
             if is_prodded(query, cell.window, cell.group, prods, closings)
         ]
-        return self.report(live, asked, batch_id)
+        return self.report(live, wanted, batch_id)
 
     def look_up(self, batch_id: int, name: str, length: int) -> LookupAnswer:
         """The answer of an on-demand query now, for the window of a length that ends at the newest row."""
@@ -295,11 +297,11 @@ class Oracle:
         return LookupAnswer(batch_id, name, length, window, rows, whole, complete)
 
     def lookup_results(
-        self, live: LiveQuery, window: Window, kept: Sequence[KeptRow], batch_id: int
+        self, live: LiveQuery, window: Window, rows_kept: Sequence[KeptRow], batch_id: int
     ) -> list[Row]:
         """The results for a window of a lookup, from the rows that lie in it."""
         cells: dict[Hashable, Cell] = {}
-        for each in kept:
+        for each in rows_kept:
             if window[0] <= each.value < window[1]:
                 cell = cells.setdefault(sameness(each.group), Cell(window, each.group))
                 cell.rows.append(each.values)
@@ -316,15 +318,11 @@ class Oracle:
         """The items of each cell that passes HAVING."""
         if not cells:
             return []
-        types = {"window_start": query.clock_type, "window_end": query.clock_type}
-        types |= {f"k{i}": key.scalar.type for i, key in enumerate(query.keys)}
-        types |= {f"a{i}": call.type for i, call in enumerate(query.calls)}
-        inputs = [
-            {"window_start": cell.window[0], "window_end": cell.window[1]}
-            | {f"k{i}": value for i, value in enumerate(cell.group)}
-            | {f"a{i}": aggregate(call, cell.rows) for i, call in enumerate(query.calls)}
-            for cell in cells
-        ]
+        types = query.item_columns
+        inputs = []
+        for cell in cells:
+            aggregates = [aggregate(call, cell.rows) for call in query.calls]
+            inputs.append(dict(zip(types, (*cell.group, *aggregates, *cell.window), strict=True)))
         expressions = {f"item {i}": item.sql for i, item in enumerate(query.items)}
         expressions["having"] = query.having or "true"
         outputs = table_rows(self.scalars.project(table_of(inputs, types), expressions))

@@ -50,16 +50,16 @@ def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequ
     and what WHERE pins. For each combination of them the window must be covered by the punctuations
     whose pattern such a row is sure to match.
     """
-    known: dict[str, list[Any]] = {}
+    row_values: dict[str, list[Any]] = {}
     for column, values in pinned(query.where):
-        earlier = known.get(column, values)
-        known[column] = [v for v in values if sameness(v) in map(sameness, earlier)]
+        earlier = row_values.get(column, values)
+        row_values[column] = [v for v in values if sameness(v) in map(sameness, earlier)]
     for key, value in zip(query.keys, group, strict=True):
         if key.scalar.column is not None:
-            known[key.scalar.column] = [value]
-    applying = [each for each in closings if all(column in known for column, _ in each.where)]
+            row_values[key.scalar.column] = [value]
+    applying = [each for each in closings if all(column in row_values for column, _ in each.where)]
     columns = sorted({column for each in applying for column, _ in each.where})
-    for combination in product(*(known[column] for column in columns)):
+    for combination in product(*(row_values[column] for column in columns)):
         row = {column: sameness(value) for column, value in zip(columns, combination, strict=True)}
         matching = [each for each in applying
                     if all(row[column] == sameness(microseconds(v)) for column, v in each.where)]  # fmt: skip

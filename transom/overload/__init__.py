@@ -6,7 +6,7 @@ Reading order:
 - `bursts`: which rows of a batch are sidelined.
 - `chunks`: sidelined rows and the times that they hold open (`SidelinedChunk`, `BurstOutcome`, `NO_BURST`).
 - `resumption`: when chunks are resumed.
-- `preferred_rows`: the order of rows by their worth to queries with a preference.
+- `preferred_rows`: the order of rows by their promise to queries with a preference.
 - `sideline`: the chunks' files, written and read by the backend (`Sideline`).
 
 Other packages use the names in parentheses, and the functions of `chunks`.

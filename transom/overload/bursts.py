@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.elements import Clock, ClockKind
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import IntervalSet, union
 
 Numbers = NDArray[np.int64]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from transom.elements import Clock
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import IntervalSet
 
 MAX_HELD_RANGES = 12  # the closed times are in as many more pieces, for every query

@@ -1,7 +1,7 @@
-"""Which rows of a burst are kept where queries say ON OVERLOAD PREFER: those that promise most to them.
+"""The rows of a burst that queries with ON OVERLOAD PREFER keep: those with the highest promise.
 
-How often each value of a batch occurs in it is counted by Spark, and what a summary knows of it is added by
-tasks, once for each value. Promises are then expressions of Spark's: no row passes through Python.
+The backend counts how often each value occurs in the batch. Tasks add the count that a summary estimates, once
+for each distinct value. The promise of a row is then a SQL expression, so that no row passes through Python.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.tasks import in_large_tables
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.promising.batch_tuples import NUMBER, as_numbers
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise, leaves
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise, leaves
 from transom.sql.query import OverloadPreference
 
 BUCKET, RANK = "__bucket__", "__rank__"
@@ -30,7 +30,7 @@ Clauses = Mapping[OverloadPreference, int]
 
 
 def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
-    """What queries prefer when there is not time for all rows, and how many prefer that."""
+    """The distinct ON OVERLOAD PREFER clauses of queries, each with the number of queries that have it."""
     counted = Counter(query.query.overload for query in queries if query.query.overload is not None)
     return {clause: counted[clause] for clause in sorted(counted, key=repr)}
 
@@ -38,11 +38,12 @@ def clauses_of(queries: Iterable[CompiledQuery]) -> Clauses:
 def preferred(
     run: IngestRun, frame: Frame, limit: int | None, affected: Frame, keeps: str, clauses: Clauses
 ) -> Frame:
-    """The affected rows of a batch, numbered within their buckets: first the rows to keep, then the others,
-    both by time. `keeps` is how many rows a row's bucket keeps.
+    """The affected rows of a batch, numbered within their buckets: first the rows to keep, then the others.
 
-    Each clause ranks the rows of a bucket; rows of equal promise have equal ranks. Rows are kept by the sum
-    of their ranks, each clause weighted by the number of queries that have it, then by time.
+    Both parts are in the order of time. `keeps` is an expression: the number of rows that a row's bucket keeps.
+
+    Each clause ranks the rows of a bucket; rows with equal promises have equal ranks. The rows with the lowest
+    sum of ranks are kept, where a clause weighs as much as the number of queries that have it. Time breaks ties.
     """
     timed = affected.rank(TIMED, BUCKET, run.order(affected))
     counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
@@ -51,8 +52,8 @@ def preferred(
         key = key_sql(leaf.column, run.batch.columns[leaf.column])
         timed = timed.lookup(key, _estimates(run.batch, accepted, leaf.column, key, name), _by(name))
 
-    def value(leaf: Count | Column) -> str:
-        return quoted(counts[leaf]) if isinstance(leaf, Count) else number_sql(leaf.column)
+    def value(leaf: EstimatedCount | Column) -> str:
+        return quoted(counts[leaf]) if isinstance(leaf, EstimatedCount) else number_sql(leaf.column)
 
     scores = {f"{SCORE}{i}": _score(clause, value, run) for i, clause in enumerate(clauses)}
     scored = timed.extend(scores)
@@ -69,9 +70,9 @@ def preferred(
     return is_dropped.rank(RANK, BUCKET, [DROPPED, TIMED]).project({RANK: RANK}, names)
 
 
-def _counted(clauses: Clauses) -> list[Count]:
+def _counted(clauses: Clauses) -> list[EstimatedCount]:
     found = (leaf for clause in clauses for leaf in leaves(clause.promise))
-    return list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Count)))
+    return list(dict.fromkeys(leaf for leaf in found if isinstance(leaf, EstimatedCount)))
 
 
 # --- counts -----------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def _by(name: str) -> str:
 
 
 def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: str) -> Frame:
-    """How often each value of a batch occurs: in the batch, and among what its summary knows to be kept."""
+    """How often each value of a batch occurs: its count in the batch, and its estimate by the column's summary."""
     summary = _representation(batch, column)
     if summary is None:
         counts = accepted.aggregate({_by(name): key}, {name: ("count", "*")})
@@ -94,23 +95,24 @@ def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: s
 
 
 def _representation(batch: DataBatch, column: str) -> Representation | None:
-    """What is known of a column's values before the batch; of several summaries the first by name tells."""
+    """The summary of a column before the batch, with a single zone; of several summaries, the first by name."""
     summaries = batch.state.promising.summaries
-    shown = (summaries[name].representation for name in sorted(summaries))
     stream = batch.rules.clock.stream
-    own = (one for one in shown if (one.shape.stream, one.shape.column) == (stream, column))
-    known = next(own, None)
-    return None if known is None or known.high is None else known.flat()
+    for name in sorted(summaries):
+        representation = summaries[name].representation
+        if (representation.shape.stream, representation.shape.column) == (stream, column):
+            return None if representation.high is None else representation.flat()
+    return None
 
 
-def estimate_task(known: Representation) -> Task:
-    """A task that adds what is known of values to how often they occur."""
+def estimate_task(summary: Representation) -> Task:
+    """A task that adds the estimate of a summary to the count of each value."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for table in in_large_tables(batches):
             keys = table["key"].to_numpy().view("uint64")
-            buckets = bucket_of(known.shape, keys, as_numbers(table[NUMBER]))
-            counts = table["rows"].to_numpy() + known.total(keys, buckets)
+            buckets = bucket_of(summary.shape, keys, as_numbers(table[NUMBER]))
+            counts = table["rows"].to_numpy() + summary.total(keys, buckets)
             columns = [table["key"].combine_chunks(), pa.array(counts)]
             yield pa.RecordBatch.from_arrays(columns, ["key", "count"])
 
@@ -121,14 +123,14 @@ def estimate_task(known: Representation) -> Task:
 
 
 def number_sql(column: str) -> str:
-    """A column as a number; what has none promises nothing."""
+    """A column as a number; null and NaN are 0."""
     return f"coalesce(nanvl(CAST({quoted(column)} AS DOUBLE), 0D), 0D)"
 
 
-def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str:
-    """What a row promises, as an expression that is evaluated with ANSI mode off.
+def promise_sql(promise: Promise, leaf_sql: Callable[[EstimatedCount | Column], str]) -> str:
+    """The promise of a row as a SQL expression, to be evaluated with ANSI mode off.
 
-    >>> twice = Arithmetic("*", Number(2.0), Count("store1", "item"))
+    >>> twice = Arithmetic("*", Number(2.0), EstimatedCount("store1", "item"))
     >>> promise_sql(twice, lambda leaf: leaf.column)
     '(2.0D * item)'
     """
@@ -136,18 +138,20 @@ def promise_sql(promise: Promise, known: Callable[[Count | Column], str]) -> str
         case Number(value):
             return f"{value!r}D"
         case Arithmetic(op, left, right):
-            shown = f"({promise_sql(left, known)} {op} {promise_sql(right, known)})"
-            return f"coalesce({shown}, 0D)" if op == "/" else shown  # by zero it is null
-    return known(promise)
+            shown = f"({promise_sql(left, leaf_sql)} {op} {promise_sql(right, leaf_sql)})"
+            return f"coalesce({shown}, 0D)" if op == "/" else shown  # a division by zero is null
+    return leaf_sql(promise)
 
 
-def _score(clause: OverloadPreference, known: Callable[[Count | Column], str], run: IngestRun) -> str:
-    """A number by which rows are kept, the lowest first.
+def _score(
+    clause: OverloadPreference, leaf_sql: Callable[[EstimatedCount | Column], str], run: IngestRun
+) -> str:
+    """The score of a row for one clause, as a SQL expression; rows with the lowest scores are kept.
 
-    A weighted choice gives each row an exponential variate, with its promise for the rate: the lowest ones
-    are then a sample in which each row has a chance in proportion to what it promises.
+    For a weighted choice the score is an exponential variate whose rate is the promise. The rows with the lowest
+    scores are then a sample that contains each row with a chance in proportion to its promise.
     """
-    promise = f"nanvl({promise_sql(clause.promise, known)}, 0D)"
+    promise = f"nanvl({promise_sql(clause.promise, leaf_sql)}, 0D)"
     if clause.order != "weighted":
         return promise if clause.order == "asc" else f"- {promise}"
     hashed = f"shiftrightunsigned(xxhash64({run.time}, {BUCKET}, {TIMED}), 11)"

@@ -72,12 +72,13 @@ class Sideline:
     def strays(self, state: State) -> Iterator[str]:
         """Files that the last engine did not get to delete."""
         for name in self.store.list("sidelined"):
-            kept = {chunk.name for chunk in state.stream(name).sidelined}
+            still_sidelined = {chunk.name for chunk in state.stream(name).sidelined}
             for batch_id in self.store.list(f"sidelined/{name}"):
                 directory = f"sidelined/{name}/{batch_id}"
                 found = {f"{directory}/{chunk}" for chunk in self.store.list(directory)}
                 seal_file = {f"{directory}/{SEAL}"}
-                yield from sorted(found - kept - seal_file) if found & kept else [directory]
+                unused = found - still_sidelined - seal_file
+                yield from sorted(unused) if found & still_sidelined else [directory]
 
     # --- when a batch begins ---
 
@@ -92,16 +93,16 @@ class Sideline:
         later = [s for s in dict.fromkeys(ended) if s not in now]
         if stream is None:
             return BatchBinding(now, later)
-        known, budget = state.stream(stream.name), self.budget(stream)
+        stream_state, budget = state.stream(stream.name), self.budget(stream)
         if name in now:
-            chunks, budget = known.sidelined, None
+            chunks, budget = stream_state.sidelined, None
         elif is_new:
             overload = stream.rules.overload
             chunks = chunks_to_resume(
-                known.sidelined, known.credit, overload.share if overload is not None else 1
+                stream_state.sidelined, stream_state.credit, overload.share if overload is not None else 1
             )
         else:
-            chunks = chunks_without_new_rows(known.sidelined, budget)
+            chunks = chunks_without_new_rows(stream_state.sidelined, budget)
         return BatchBinding(now, later, budget, tuple(chunk.name for chunk in chunks))
 
     def budget(self, stream: Stream) -> int | None:
@@ -144,8 +145,8 @@ class Sideline:
         """The rows of a batch without new ones."""
         return self._read(self._resumed_chunks(intent, state.stream(stream.name)), stream)
 
-    def _resumed_chunks(self, intent: BatchIntent, known: StreamState) -> tuple[SidelinedChunk, ...]:
-        return tuple(chunk for chunk in known.sidelined if chunk.name in intent.sidelined)
+    def _resumed_chunks(self, intent: BatchIntent, stream_state: StreamState) -> tuple[SidelinedChunk, ...]:
+        return tuple(chunk for chunk in stream_state.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
         for chunk in chunks:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from transom.ondemand.store_specs import StoreSet
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.decisions import Decision
 from transom.plan.families import Family, Selection
 from transom.plan.limits import Limits
@@ -23,9 +23,9 @@ Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
 class Membership:
     """Which queries join and leave with a batch.
 
-    `queries` are all standing queries once it has begun, and `store_sets` what all on-demand queries need
-    kept. Those in `partial` also report windows that they saw only in part. `result_streams` are the
-    streams that are made of other queries' results.
+    `queries` are all standing queries after that, and `store_sets` the stores that all on-demand queries need.
+    Queries in `partial` also report windows that they saw only in part. `result_streams` are the streams whose
+    rows are results of other queries.
     """
 
     queries: Mapping[str, CompiledQuery]
@@ -51,15 +51,15 @@ class Observed:
 
 @dataclass
 class StreamMemory:
-    """What was planned for a stream before: objects in which nothing changed are used again."""
+    """Parts of earlier plans of a stream; the planner uses them again while nothing in them changes."""
 
     selections: Known = field(default_factory=dict)
-    families: dict[object, Family] = field(default_factory=dict)  # by what they are made of
+    families: dict[object, Family] = field(default_factory=dict)  # by their members
     rolled: dict[tuple[int, int | None], tuple[Family, Family]] = field(default_factory=dict)
     intern: dict[object, int] = field(default_factory=dict)  # numbers of what selections can have in common
 
     def forget_departed(self, count: int) -> None:
-        """Begin anew when most of what is remembered is of queries that left."""
+        """Clear the memory when most of it belongs to queries that left."""
         if len(self.rolled) > 4 * len(self.families) + 64:
             self.rolled = {}
         if len(self.intern) > 64 * count + 1024:
@@ -69,26 +69,26 @@ class StreamMemory:
         """A family under the number of its roll-up: the same object as long as neither changes."""
         if family.kin == number:
             return family
-        key = id(family), number  # the family is kept, so that its id stays its own
+        key = id(family), number  # `rolled` keeps the family alive, so that no other object gets its id
         if key not in self.rolled:
             self.rolled[key] = family, replace(family, kin=number)
         return self.rolled[key][1]
 
     def copy(self) -> StreamMemory:
-        """A memory that can change without this one."""
+        """An independent copy."""
         return StreamMemory(dict(self.selections), dict(self.families), dict(self.rolled), dict(self.intern))
 
 
 @dataclass(frozen=True)
 class PlanContext:
-    """The input of every pass. A pass decides only what its part of the context asks for.
+    """The input of every pass. Which attributes are set says which passes have something to decide:
 
-    - `membership`: a batch begins; admission, placement of new selections, and stores decide.
-    - `reconsider`: the batch has rows of these queries; re-sharing decides.
-    - `selections`: the rows of a batch are to be aggregated; families and roll-ups decide.
-    - `observed`: a batch was aggregated; placement decides.
+    - `membership`: a batch begins. Admission, placement and stores decide about queries that join or leave.
+    - `reconsider`: the batch has rows of these queries. `reshare` decides whether they share slices.
+    - `selections`: the rows of a batch are to be aggregated. Families and roll-ups decide.
+    - `observed`: a batch was aggregated. Placement decides what moves to the executors.
 
-    `before` is the state before the first pass, `state` the state after the passes so far.
+    `before` is the state before the first pass, and `state` the state after the passes that have run.
     """
 
     before: State

@@ -1,19 +1,22 @@
-"""What the planner's passes decide, and why, in a form that EXPLAIN prints."""
+"""What the planner's passes decide, and why: EXPLAIN, the API, metrics, the dashboard and checkpoints read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import overload
 
 from transom.plan.families import Family
+from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing that a pass decided: about which query, selection, family or store, what was chosen, and why.
+    """A decision of a pass: what it chose, about which query, selection, family or store, and why.
+
+    `kind` is what was chosen without names and numbers, one of a few words a pass: metrics count choices by it.
 
     >>> str(Choice("bids", "query top", "shares selection 3", "same WHERE, joins and GROUP BY as 2 queries"))
     'query top: shares selection 3 (same WHERE, joins and GROUP BY as 2 queries)'
@@ -23,13 +26,42 @@ class Choice:
     about: str
     chosen: str
     reason: str
+    kind: str = "other"
 
     def __str__(self) -> str:
         return f"{self.about}: {self.chosen} ({self.reason})"
 
 
+@dataclass(frozen=True)
+class DecisionRecord:
+    """A choice that holds, with the pass that made it."""
+
+    pass_name: str
+    stream: str
+    about: str
+    chosen: str
+    reason: str
+    kind: str
+
+    @classmethod
+    def of(cls, pass_name: str, choice: Choice) -> DecisionRecord:
+        return cls(pass_name, choice.stream, choice.about, choice.chosen, choice.reason, choice.kind)
+
+
+def subjects(about: str) -> list[str]:
+    """The single subjects of a choice that may be about several.
+
+    >>> subjects("families 1, 4"), subjects("selection 3")
+    (['family 1', 'family 4'], ['selection 3'])
+    """
+    for plural, singular in (("selections ", "selection "), ("families ", "family ")):
+        if about.startswith(plural):
+            return [singular + number for number in about.removeprefix(plural).split(", ")]
+    return [about]
+
+
 class LazyChoices(Sequence[Choice]):
-    """Choices whose texts are made when somebody reads them: a batch must not pay for texts."""
+    """Choices whose texts are made when EXPLAIN reads them, so that batches don't pay for texts."""
 
     def __init__(self, make: Callable[[], Sequence[Choice]]):
         self._make = make
@@ -53,8 +85,9 @@ class LazyChoices(Sequence[Choice]):
 class Decision:
     """What one pass decided.
 
-    `choices` are the texts for people. Those of a pass that looks at a whole stream replace its earlier choices
-    of that stream, `replaces`; those of other passes hold until what they are about is in `ended`. A pass
+    `choices` are the texts for people. A pass that plans a whole stream names it in `replaces`: its choices replace
+    its earlier ones for that stream. A choice of another pass holds until its subject is in `ended`. Choices that
+    follow from the state alone are `derived`: no checkpoint stores them, the next plan makes them again. A pass
     that changes the state or the families returns new ones.
     """
 
@@ -62,6 +95,7 @@ class Decision:
     choices: Sequence[Choice] = ()
     replaces: str | None = None
     ended: Collection[str] = ()
+    derived: bool = False
     state: State | None = None
     families: tuple[Family, ...] | None = None
 
@@ -75,27 +109,38 @@ class PlacementDecision(Decision):
 
 @dataclass
 class DecisionLog:
-    """The choices that hold now, by stream and pass; EXPLAIN reads them."""
+    """The choices that hold now, by stream and pass."""
 
     _replaced: dict[tuple[str, str], Sequence[Choice]] = field(default_factory=dict)
     _added: dict[tuple[str, str], dict[str, Choice]] = field(default_factory=dict)
+    _derived: set[tuple[str, str]] = field(default_factory=set)
+    _stored: dict[tuple[str, str], PassDecisions] = field(default_factory=dict)  # as long as nothing changes
 
     def record(self, decision: Decision) -> None:
         """Note what a pass decided."""
-        if decision.replaces is not None:
-            self._replaced[decision.replaces, decision.pass_name] = decision.choices
-            return
         for about in decision.ended:
-            for choices in self._added.values():
-                choices.pop(about, None)
+            for key, choices in self._added.items():
+                if choices.pop(about, None) is not None:
+                    self._stored.pop(key, None)
+        if decision.replaces is not None:
+            key = decision.replaces, decision.pass_name
+            self._replaced[key] = decision.choices
+            self._added.pop(key, None)  # restored from a checkpoint
+            self._stored.pop(key, None)
+            if decision.derived:
+                self._derived.add(key)
+            return
         for choice in decision.choices:
-            self._added.setdefault((choice.stream, decision.pass_name), {})[choice.about] = choice
+            key = choice.stream, decision.pass_name
+            self._added.setdefault(key, {})[choice.about] = choice
+            self._stored.pop(key, None)
 
     def prune(self, stream: str, selections: Collection[str]) -> None:
-        """Forget choices about selections of a stream that are gone."""
-        for (own, _), choices in self._added.items():
-            if own == stream and len(choices) > 2 * len(selections) + 64:
-                for about in [one for one in choices if one.startswith("selection ")]:
+        """Forget choices about selections of a stream that no longer exist."""
+        for key, choices in self._added.items():
+            if key[0] == stream and len(choices) > 2 * len(selections) + 64:
+                self._stored.pop(key, None)
+                for about in [subject for subject in choices if subject.startswith("selection ")]:
                     if about not in selections:
                         del choices[about]
 
@@ -106,8 +151,28 @@ class DecisionLog:
 
     def passes(self, stream: str) -> list[str]:
         """The passes that decided something about a stream."""
-        return [name for own, name in {**self._replaced, **self._added} if own == stream]
+        return [name for of_stream, name in {**self._replaced, **self._added} if of_stream == stream]
+
+    def stored(self) -> tuple[PassDecisions, ...]:
+        """What a checkpoint stores: all choices that do not follow from the state alone."""
+        lasting: dict[tuple[str, str], Iterable[Choice]] = {
+            key: choices for key, choices in self._replaced.items() if key not in self._derived
+        }
+        lasting |= {key: choices.values() for key, choices in self._added.items() if choices}
+        for (stream, pass_name), choices in lasting.items():
+            if (stream, pass_name) not in self._stored:
+                rows = tuple((one.about, one.chosen, one.reason, one.kind) for one in choices)
+                self._stored[stream, pass_name] = PassDecisions(stream, pass_name, rows)
+        return tuple(self._stored[key] for key in lasting)
+
+    def restore(self, decisions: Iterable[PassDecisions]) -> None:
+        """Note the choices that a checkpoint stores."""
+        for own in decisions:
+            choices = self._added.setdefault((own.stream, own.pass_name), {})
+            for about, *rest in own.rows:
+                choices[about] = Choice(own.stream, about, *rest)
 
     def copy(self) -> DecisionLog:
-        """A log that can change without this one."""
-        return DecisionLog(dict(self._replaced), {key: dict(own) for key, own in self._added.items()})
+        """An independent copy."""
+        added = {key: dict(choices) for key, choices in self._added.items()}
+        return DecisionLog(dict(self._replaced), added, set(self._derived), dict(self._stored))

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout
 from transom.plan.predicate_text import predicate_text
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
@@ -71,21 +71,21 @@ class Selection:
 
     def options(self, intern: dict[object, int]) -> list[tuple[int, int, str]]:
         """The range families that the selection fits: the number of the family, that of its kin, and the scalar."""
-        known = self.__dict__.get("_options")
-        if known is None:
+        options = self.__dict__.get("_options")
+        if options is None:
             searchable, others = self.by_scalar
             texts = {sql: predicate_text(part) for sql, part in searchable.items()}
             texts |= {text: text for text in map(predicate_text, others)}
-            known, all_texts = [], frozenset(texts.values())
+            options, all_texts = [], frozenset(texts.values())
             own_key = intern.setdefault(self.family_key, len(intern) + 1)
             wide_key = intern.setdefault(self.kin_key, len(intern) + 1)
             for sql in searchable if self.merged else ():
                 rest = all_texts - {texts[sql]}
-                own = intern.setdefault((own_key, sql, rest), len(intern) + 1)
+                narrow = intern.setdefault((own_key, sql, rest), len(intern) + 1)
                 wide = intern.setdefault((wide_key, sql, rest), len(intern) + 1)
-                known.append((own, wide, sql))
-            self.__dict__["_options"] = known
-        return known
+                options.append((narrow, wide, sql))
+            self.__dict__["_options"] = options
+        return options
 
     @property
     def family_key(self) -> tuple[object, ...]:
@@ -154,7 +154,7 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     for i, member in enumerate(members):
         by_layout[member.layout, tuple(places[slot.id] for slot in member.slots)].append(i)
     windows = tuple(member.windows for member in members)
-    has_gaps = any(ids.has_gaps(window) for own in windows for window in own)
+    has_gaps = any(ids.has_gaps(window) for specs in windows for window in specs)
     return Family(
         members[0].clock,
         members[0].keys,
@@ -162,7 +162,7 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
         np.array([member.id for member in members], np.int64),
         np.array([len(member.queries) for member in members], np.int64),
         tuple(slots.values()),
-        tuple((layout, np.array(own), places) for (layout, places), own in by_layout.items()),
+        tuple((layout, np.array(members_of), places) for (layout, places), members_of in by_layout.items()),
         progressions(windows, paned),
         windows if has_gaps else None,
         members=tuple(members),
@@ -186,7 +186,7 @@ def into_families(
     fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
-    if fragments is Fragments.FAMILIES:
+    if fragments is FragmentSharing.FAMILIES:
         ranged, rest = _ranged(selections, intern, rolls)
         grouped.update(ranged)
         for selection in rest:
@@ -196,11 +196,11 @@ def into_families(
             singles[selection.family_key].append(selection)
     for family_key, members in singles.items():
         together = [m for m in members if m.conjuncts and m.merged and m.id not in apart]
-        if fragments is Fragments.UNSHARED or len(together) < 2:
+        if fragments is FragmentSharing.UNSHARED or len(together) < 2:
             together = []
-        elif fragments is Fragments.JOINT:
+        elif fragments is FragmentSharing.JOINT:
             together = [m for m in members if m.merged]
-        size = len(together) if fragments is Fragments.JOINT else strategy.limits.signature_members
+        size = len(together) if fragments is FragmentSharing.JOINT else strategy.limits.signature_members
         for start in range(0, len(together), max(size, 1)):
             grouped["signed", family_key, start] = together[start : start + size]
         alone = {m.id for m in members} - {m.id for m in together}
@@ -223,19 +223,23 @@ def _ranged(
     A family has at least two members, or one member and kin, so that all of them share one axis.
     """
     options = [selection.options(intern) for selection in selections]
-    sizes = Counter(number for own in options for numbers in own for number in numbers[:2])
-    found: dict[tuple[int, int, str], list[Selection]] = defaultdict(list)
+    sizes = Counter(
+        number for member_options in options for numbers in member_options for number in numbers[:2]
+    )
+    ranged: dict[tuple[int, int, str], list[Selection]] = defaultdict(list)
     left = []
-    for selection, own in zip(selections, options, strict=True):
-        best = max(own, key=lambda one: (sizes[one[0]], sizes[one[1]]), default=(0, 0, ""))
+    for selection, member_options in zip(selections, options, strict=True):
+        best = max(
+            member_options, key=lambda option: (sizes[option[0]], sizes[option[1]]), default=(0, 0, "")
+        )
         if sizes[best[0]] < 2 and (sizes[best[1]] < 2 or not rolls):
             left.append(selection)
         else:
-            found[best].append(selection)
-    kin = Counter(wide for _, wide, _ in found)
+            ranged[best].append(selection)
+    kin = Counter(wide for _, wide, _ in ranged)
     return {
         ("range" if len(members) > 1 or (rolls and kin[wide] > 1) else "alone", number, sql): members
-        for (number, wide, sql), members in found.items()
+        for (number, wide, sql), members in ranged.items()
     }, left
 
 

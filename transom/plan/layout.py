@@ -19,7 +19,7 @@ from transom.columns.table_columns import (
     state_column,
 )
 from transom.columns.type_ids import type_id
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.slot_sources import source_slot
 
 

@@ -1,4 +1,4 @@
-"""The numbers by which the planner decides: one place to read them, and one object to pass others in a test."""
+"""The numbers by which the planner and the kernel decide: one place to read them, one object to pass others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Thresholds of the planner's passes; the defaults were measured, see docs/decisions."""
+    """Thresholds of the planner's passes and of the kernel; the defaults were measured, see docs/decisions."""
 
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
@@ -25,3 +25,21 @@ class Limits:
     # Families. Signatures of more selections than this are mostly as many as tuples.
     signature_members: int = 64
     batches_apart: int = 64  # for so many batches selections stay out of a signature family that did not pay
+
+    # Roll-ups. Cells are used if they have so many tuples on average; merging a sketch costs dozens of updates.
+    tuples_per_cell: int = 4
+    tuples_per_sketch: int = 64
+    cell_sample: int = 1 << 13  # tuples from which the number of cells is estimated first
+
+    # Folding. Cells are a dense array if that is not too large; otherwise pairs of a cell and a member.
+    dense_cells: int = 1 << 22  # most cells of an array
+    dense_cells_per_tuple: int = 4
+    block_members: int | None = (
+        None  # most members of a range family that share an array; None: as many as pay
+    )
+    short_range: int = 8  # ranges of at most so many fragments are added up one by one
+    pairs: int = 1 << 22  # most pairs that are expanded at once
+    edges_per_tuple: int = (
+        8  # with more edges than this and `spare_edges`, slices between tuples are not listed
+    )
+    spare_edges: int = 1 << 16

@@ -1,8 +1,8 @@
-"""The planner: runs the passes in order, remembers what they decided, and plans nothing where nothing changed."""
+"""The planner: runs the passes in order, remembers their decisions, and reuses a plan while nothing changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
@@ -16,17 +16,18 @@ from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
 from transom.kernel.query_counts import QueryIndex
 from transom.ondemand.store_specs import StoreSet, store_sets
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
-from transom.plan.decisions import Choice, Decision, DecisionLog, PlacementDecision
+from transom.plan.decisions import Choice, Decision, DecisionLog, DecisionRecord, PlacementDecision
 from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
 from transom.plan.passes import PASSES
 from transom.plan.passes.admission import selections
-from transom.plan.passes.placement import EXECUTORS, NAME, stores_that_move
+from transom.plan.passes.placement import EXECUTORS, NAME, ON_EXECUTORS, stores_that_move
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
+from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
@@ -36,7 +37,7 @@ NONE: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """A stream's queries, as they are computed together."""
+    """The plan of a stream: its selections, their families, and what decides which rows are late."""
 
     selections: tuple[Selection, ...]
     families: tuple[Family, ...]
@@ -54,7 +55,7 @@ NOTHING = SharedPlan((), (), ())
 
 @dataclass
 class _Planned:
-    """What the last plan of a stream was made of: as long as it is the same, so is the plan."""
+    """The inputs of a stream's last plan; the planner reuses the plan while they are the same."""
 
     memory: StreamMemory = field(default_factory=StreamMemory)
     selections: list[Selection] = field(default_factory=list)
@@ -73,11 +74,11 @@ class _Planned:
 
 
 class Planner:
-    """Decides what queries share and where state is kept, by the passes in order.
+    """Decides what queries share and where state is kept, by running the passes in order.
 
-    A batch asks it three times: when it begins (`begin`), for the plan of its rows (`plan`), and when they are
-    aggregated (`place`). Every time the same passes run over a context, and each decides what the context
-    asks of it. The decisions are remembered: EXPLAIN prints them.
+    A batch calls it three times: when the batch begins (`begin`), for the plan of its rows (`plan`), and after they
+    are aggregated (`place`). Each call runs the same passes over a `PlanContext`. The planner remembers their
+    decisions, and EXPLAIN prints them.
     """
 
     def __init__(self, strategy: Strategy | None = None, passes: Sequence[Pass] = PASSES):
@@ -95,7 +96,7 @@ class Planner:
             self._store_sets.clear()
 
     def what_if(self) -> Planner:
-        """A planner that begins with all decisions of this one, and leaves this one as it is."""
+        """A copy of this planner, for plans that must not change it."""
         fork = Planner(self.strategy, self.passes)
         with self._lock:
             fork._streams = {name: planned.copy() for name, planned in self._streams.items()}
@@ -103,7 +104,7 @@ class Planner:
         return fork
 
     def _run(self, context: PlanContext) -> PlanContext:
-        """The context after all passes; their decisions are noted."""
+        """Run all passes, record their decisions, and return the context after them."""
         for run in self.passes:
             decision = run(context)
             if decision is not None:
@@ -114,26 +115,26 @@ class Planner:
     # --- when a batch begins ---
 
     def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
-        """The state once queries joined and left; the queries of the batch's rows may be shared anew."""
+        """The state after queries joined and left; the queries in `reconsider` may also share differently."""
         with self._lock:
             return self._run(
                 PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
             ).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-        """What the on-demand queries of a stream need kept; determined anew when one joins or leaves."""
+        """The stores that the on-demand queries of a stream need; they change when one joins or leaves."""
         with self._lock:
-            known = self._store_sets.get(stream)
-            if known is None or not _same(queries, known[0]):
-                known = self._store_sets[stream] = list(queries), store_sets(queries)
-            return known[1]
+            planned = self._store_sets.get(stream)
+            if planned is None or not _same(queries, planned[0]):
+                planned = self._store_sets[stream] = list(queries), store_sets(queries)
+            return planned[1]
 
     def all_store_sets(self, queries: Sequence[CompiledQuery]) -> list[StoreSet]:
         """The same for on-demand queries of all streams."""
         streams: dict[str, list[CompiledQuery]] = {}
         for query in queries:
             streams.setdefault(query.query.stream, []).append(query)
-        return [one for stream, own in streams.items() for one in self.store_sets(stream, own)]
+        return [each for stream, members in streams.items() for each in self.store_sets(stream, members)]
 
     # --- the plan of its rows ---
 
@@ -146,26 +147,26 @@ class Planner:
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         last = self._streams.setdefault(queries[0].query.stream, _Planned())
-        own = [state.queries[query.name] for query in queries]
-        forced = [one.forced for one in own]
-        homes = [one.homes[0] for one in own]
+        query_states = [state.queries[query.name] for query in queries]
+        forced = [each.forced for each in query_states]
+        homes = [each.homes[0] for each in query_states]
         states = [state.selections[home] for home in homes]
-        slots = [one.slots for one in states]
+        slots = [each.slots for each in states]
         members = list(queries)
         same_queries = _same(members, last.queries)
         same_homes = homes == last.homes
         if same_queries and same_homes and slots == last.slots:
-            found = last.selections
+            planned_selections = last.selections
         else:
-            found = selections(state, queries, last.memory.selections)
+            planned_selections = selections(state, queries, last.memory.selections)
             last.homes, last.slots = homes, slots
         apart = frozenset(
             home
-            for home, one in zip(homes, states, strict=True)
-            if one.alone_until and one.alone_until > state.batch_id
+            for home, each in zip(homes, states, strict=True)
+            if each.alone_until and each.alone_until > state.batch_id
         )
-        if last.plan is None or not _same(found, last.selections) or apart != last.apart:
-            self._decide(state, last, found)
+        if last.plan is None or not _same(planned_selections, last.selections) or apart != last.apart:
+            self._decide(state, last, planned_selections)
             last.apart = apart
         elif forced == last.forced and same_queries:
             return last.plan
@@ -174,18 +175,20 @@ class Planner:
             same_homes = False
         if not same_homes:
             last.index = query_index(state, queries, last.interests)
-        last.plan = SharedPlan(tuple(found), last.families, last.interests, last.index)
+        last.plan = SharedPlan(tuple(planned_selections), last.families, last.interests, last.index)
         return last.plan
 
-    def _decide(self, state: State, last: _Planned, found: list[Selection]) -> None:
-        context = PlanContext(state, state, self.strategy, selections=found, memory=last.memory)
-        last.families, last.selections = self._run(context).families, found
+    def _decide(self, state: State, last: _Planned, new_selections: list[Selection]) -> None:
+        context = PlanContext(state, state, self.strategy, selections=new_selections, memory=last.memory)
+        last.families, last.selections = self._run(context).families, new_selections
         memory = last.memory
-        memory.selections = {one.id: memory.selections[one.id] for one in found}
-        memory.forget_departed(len(found))
+        memory.selections = {selection.id: memory.selections[selection.id] for selection in new_selections}
+        memory.forget_departed(len(new_selections))
         if not memory.selections:
             last.selections, last.homes = [], []
-        self._log.prune(found[0].clock.stream, {f"selection {one.id}" for one in found})
+        self._log.prune(
+            new_selections[0].clock.stream, {f"selection {selection.id}" for selection in new_selections}
+        )
 
     # --- when they are aggregated ---
 
@@ -203,7 +206,8 @@ class Planner:
         if reason is not None:
             about = f"stores of {store_set.selection}"
             with self._lock:
-                self._log.record(Decision(NAME, [Choice(store_set.clock.stream, about, EXECUTORS, reason)]))
+                choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
+                self._log.record(Decision(NAME, [choice]))
         return reason is not None
 
     # --- what was decided ---
@@ -221,6 +225,22 @@ class Planner:
         for name in names:
             yield name, list(log.of(stream, name))
 
+    def records(self, stream: str) -> list[DecisionRecord]:
+        """The same as records."""
+        return [
+            DecisionRecord.of(name, choice) for name, choices in self.decisions(stream) for choice in choices
+        ]
+
+    def stored_decisions(self) -> tuple[PassDecisions, ...]:
+        """The decisions that a checkpoint stores."""
+        with self._lock:
+            return self._log.stored()
+
+    def restore_decisions(self, decisions: Iterable[PassDecisions]) -> None:
+        """Begin with the decisions that a checkpoint stores."""
+        with self._lock:
+            self._log.restore(decisions)
+
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
     """Whether two lists hold the very same objects."""
@@ -232,18 +252,18 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)
-    known: dict[str, Predicate] = {}
-    found = []
+    conjuncts: dict[str, Predicate] = {}
+    interests = []
     for members in alike.values():
         first = members[0]
         windows: dict[tuple[WindowSpec, int | None], list[str]] = {}
         for query in members:
             key = query.query.window, state.queries[query.name].forced
             windows.setdefault(key, []).append(query.name)
-        found.append(
+        interests.append(
             Interest(
                 first.query.clock,
-                tuple(known.setdefault(predicate_text(part), part) for part in first.conjuncts),
+                tuple(conjuncts.setdefault(predicate_text(part), part) for part in first.conjuncts),
                 tuple(key.scalar for key in first.query.keys),
                 first.key_columns or NONE,
                 first.pinned or NONE,
@@ -251,7 +271,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 tuple(map(tuple, windows.values())),
             )
         )
-    return tuple(found)
+    return tuple(interests)
 
 
 def query_index(state: State, queries: Sequence[CompiledQuery], interests: Sequence[Interest]) -> QueryIndex:

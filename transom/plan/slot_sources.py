@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 
 
 def slots_to_keep(slots: Iterable[Slot]) -> dict[str, Slot]:
@@ -22,23 +22,23 @@ def slots_to_keep(slots: Iterable[Slot]) -> dict[str, Slot]:
     }
 
 
-def source_slot(slot: Slot, kept: Container[str]) -> Slot | None:
+def source_slot(slot: Slot, kept_slots: Container[str]) -> Slot | None:
     """The kept slot that a slot is read from: itself or its substitute; None if neither is kept."""
-    if slot.id in kept:
+    if slot.id in kept_slots:
         return slot
     substitute = slot.substitute
-    return substitute if substitute is not None and substitute.id in kept else None
+    return substitute if substitute is not None and substitute.id in kept_slots else None
 
 
-def source_slots(query: CompiledQuery, kept: Container[str]) -> dict[str, Slot]:
+def source_slots(query: CompiledQuery, kept_slots: Container[str]) -> dict[str, Slot]:
     """The kept slots that a query reads, by id; slots that it can't read are left out."""
-    sources = (source_slot(slot, kept) for slot in query.slots)
+    sources = (source_slot(slot, kept_slots) for slot in query.slots)
     return {slot.id: slot for slot in sources if slot is not None}
 
 
-def is_answered(query: CompiledQuery, kept: Container[str]) -> bool:
+def is_answered(query: CompiledQuery, kept_slots: Container[str]) -> bool:
     """Whether a query can read all its slots from the kept ones."""
-    return all(source_slot(slot, kept) is not None for slot in query.slots)
+    return all(source_slot(slot, kept_slots) is not None for slot in query.slots)
 
 
 def readable_slots(queries: Iterable[CompiledQuery]) -> dict[str, Slot]:

@@ -9,15 +9,15 @@ from transom.plan.limits import Limits
 
 
 class Place(str, Enum):
-    """Where slices are kept: as their size says, always on the driver, or always on the executors."""
+    """Where slices are kept: chosen by their size, always on the driver, or always on the executors."""
 
     AUTO = "auto"
     DRIVER = "driver"
     EXECUTORS = "executors"
 
 
-class Fragments(str, Enum):
-    """How predicates are shared: not at all, by one signature of all of them, or by families."""
+class FragmentSharing(str, Enum):
+    """How predicates are shared: not at all, by one signature over all predicates, or by families."""
 
     UNSHARED = "unshared"
     JOINT = "joint"
@@ -30,7 +30,7 @@ class Strategy:
 
     shared: bool = True  # whether queries over the same rows share slices
     paned: bool = False  # whether slices are panes instead of paired windows
-    fragments: Fragments = Fragments.FAMILIES
+    fragments: FragmentSharing = FragmentSharing.FAMILIES
     place: Place = Place.AUTO
     adapts: bool = False  # whether queries stop and start sharing slices as measured rates change
     rolls: bool = True  # whether groups are rolled up from finer groups of other queries
@@ -39,4 +39,4 @@ class Strategy:
     @property
     def rolls_up(self) -> bool:
         """Whether families that differ only in GROUP BY share cells: only where all else is shared."""
-        return self.rolls and self.shared and self.fragments is Fragments.FAMILIES
+        return self.rolls and self.shared and self.fragments is FragmentSharing.FAMILIES

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
+from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name
 from transom.promising.probes import Probe
 from transom.promising.representation import Representation
-from transom.results.presentation import Moment
+from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import Figure, PreferenceQuery
 from transom.sql.query import free_name
@@ -33,7 +34,7 @@ BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
 
 
 def preference_schema(query: PreferenceQuery) -> pa.Schema:
-    """The columns of a query with a preference's results; a system column steps aside for an item of its name.
+    """The columns of a query with a preference's results; a system column gets a prefix if an item has its name.
 
     A row is `complete` if nothing was left out of the batch that it came with; `share` is the share of the
     batch's estimated output that was produced, and `skipped` how many tuples were probably passed over.
@@ -58,7 +59,7 @@ def answer_query(
     query: PreferenceQuery,
     probes: Sequence[Probe],
     table: pa.Table | None,
-    known: PromisingState,
+    promising_state: PromisingState,
     moment: Moment,
     scalars: Scalars,
 ) -> QueryAnswer:
@@ -70,8 +71,10 @@ def answer_query(
     skipped, left = zip(*(probe.not_probed() for probe in probes), strict=True)
     coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
     if query.figures:
-        own = known.queries[probes[0].name]
-        selected = _selected(query, table, own, known.summaries[query.sides[0].summary].representation)
+        own = promising_state.queries[probes[0].name]
+        selected = _selected(
+            query, table, own, promising_state.summaries[query.sides[0].summary].representation
+        )
         if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
         return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
@@ -112,15 +115,15 @@ def _presented(
 
 
 def _selected(
-    query: PreferenceQuery, table: pa.Table | None, own: PreferenceState, summary: Representation
+    query: PreferenceQuery, table: pa.Table | None, query_state: PreferenceState, summary: Representation
 ) -> pa.Table | None:
     """The tuples that an aggregate selected, now and before, that are still in its window."""
-    selected = own.selected
+    selected = query_state.selected
     if table is not None:
         columns = {"time": table["0time"]}
         for i, figure in enumerate(query.figures):
             if figure.argument is not None:
-                columns[f"a{i}"] = table[f"0{column_name(figure.argument)}"]
+                columns[aggregate_column(i)] = table[f"0{column_name(figure.argument)}"]
         new = pa.table(columns)
         selected = new if selected is None else pa.concat_tables([selected, new])
     window, high = query.preference.window, summary.high
@@ -146,4 +149,4 @@ def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
         return function.empty
     if figure.argument is None:
         return selected.num_rows
-    return function.over(one_array(selected[f"a{number}"]), figure.type)
+    return function.over(one_array(selected[aggregate_column(number)]), figure.type)

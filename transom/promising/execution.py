@@ -37,7 +37,7 @@ from transom.promising.state_updates import retention_start, with_arrival, witho
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
-from transom.results.presentation import Moment, ResultBatch, Results
+from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
@@ -142,8 +142,8 @@ class Promising:
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
         started = time.perf_counter()
-        for name, known in run.batch.state.promising.summaries.items():
-            shape = known.representation.shape
+        for name, summary_state in run.batch.state.promising.summaries.items():
+            shape = summary_state.representation.shape
             if shape.stream != stream:
                 continue
             want = tuple_columns(shape, queries)
@@ -151,9 +151,9 @@ class Promising:
             if self._is_on_driver(run):
                 is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
                 table = frame.to_table(few=is_small)
-                arrival = _driver_arrival(table, known, want, intent.batch_id)
+                arrival = _driver_arrival(table, summary_state, want, intent.batch_id)
             else:
-                arrival = self.tuples.arrive(frame, known, want, intent.batch_id)
+                arrival = self.tuples.arrive(frame, summary_state, want, intent.batch_id)
             if arrival is not None:
                 arrivals[name] = arrival
         self._inserting = time.perf_counter() - started if arrivals else 0.0
@@ -173,11 +173,11 @@ class Promising:
         arrivals: Mapping[str, BatchArrival],
         at: int,
     ) -> BatchOutput:
-        """What a batch came to, with its tuples inserted, its probes made, and what these found."""
+        """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
         before, living = output.state.promising, queries
         summaries = {
-            name: with_arrival(own, arrivals[name]) if name in arrivals else own
-            for name, own in before.summaries.items()
+            name: with_arrival(summary_state, arrivals[name]) if name in arrivals else summary_state
+            for name, summary_state in before.summaries.items()
         }
         started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
@@ -188,18 +188,18 @@ class Promising:
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
         made = self._made(plans, planner, budgets)
-        found = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
-        charge = sum(one.charge for one in made.values())
+        answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
+        charge = sum(query_probes.charge for query_probes in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        kept = {
-            name: without_evicted(own, retention_start(name, summaries, living))
-            for name, own in summaries.items()
+        summaries_kept = {
+            name: without_evicted(summary_state, retention_start(name, summaries, living))
+            for name, summary_state in summaries.items()
         }
-        known = PromisingState(kept, found.queries)
+        promising_state = PromisingState(summaries_kept, answered.queries)
         given = ReviewInput(intent.batch_id, arrivals, living, budgets)
-        known = self.review.apply(known, summaries_by_name, given)
-        after = replace(output.state, promising=self.tuples.rolled_up(known, intent.batch_id))
-        results = Results([*output.results.batches, *found.batches], output.results.stored)
+        promising_state = self.review.apply(promising_state, summaries_by_name, given)
+        after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
+        results = Results([*output.results.batches, *answered.batches], output.results.stored)
         return replace(output, state=after, results=results)
 
     def _made(
@@ -220,38 +220,55 @@ class Promising:
                     own.probes = planner.plan_rest(own.probes, (own.left or 0) * times)
             if not turn:
                 break
-            self._probe(turn, planner.known)
+            self._probe(turn, planner.state)
         return made
 
-    def _probe(self, turn: Mapping[str, _Made], known: PromisingState) -> None:
+    def _probe(self, turn: Mapping[str, _Made], promising_state: PromisingState) -> None:
         """Make probes on the driver, or in tasks if tuples are in files."""
-        read, partitioned = DriverTuples(known), []
-        for own in turn.values():
-            for side, probe in enumerate(own.probes):
-                if any(known.summaries[one.summary].files for one in probe.query.sides):
-                    own.on_executors = True
-                    partitioned.append((own, side))
+        read, partitioned = DriverTuples(promising_state), []
+        for query_probes in turn.values():
+            for side, probe in enumerate(query_probes.probes):
+                if any(promising_state.summaries[one.summary].files for one in probe.query.sides):
+                    query_probes.on_executors = True
+                    partitioned.append((query_probes, side))
                 elif probe.taken.any():
-                    own.add(side, make_probes(probe, read, own.left))
-        self._probe_on_executors(partitioned, known)
+                    query_probes.add(side, make_probes(probe, read, query_probes.left))
+        self._probe_on_executors(partitioned, promising_state)
 
-    def _probe_on_executors(self, partitioned: Sequence[tuple[_Made, int]], known: PromisingState) -> None:
+    def _probe_on_executors(
+        self, partitioned: Sequence[tuple[_Made, int]], promising_state: PromisingState
+    ) -> None:
         """What is left of a budget is divided where the probes are."""
-        probes = [own.probes[side] for own, side in partitioned]
-        totals = {id(own): sum(int(one.taken.sum()) for one in own.probes) for own, _ in partitioned}
-        rates = [None if own.left is None else own.left / max(totals[id(own)], 1) for own, _ in partitioned]
-        for (own, side), done in zip(partitioned, self.tuples.found(probes, rates, known), strict=True):
-            own.add(side, done)
+        probes = [query_probes.probes[side] for query_probes, side in partitioned]
+        totals = {
+            id(query_probes): sum(int(one.taken.sum()) for one in query_probes.probes)
+            for query_probes, _ in partitioned
+        }
+        rates = [
+            None if query_probes.left is None else query_probes.left / max(totals[id(query_probes)], 1)
+            for query_probes, _ in partitioned
+        ]
+        for (query_probes, side), done in zip(
+            partitioned, self.tuples.probe_results(probes, rates, promising_state), strict=True
+        ):
+            query_probes.add(side, done)
 
     def _answered(
         self, made: Mapping[str, _Made], planner: ProbePlanner, queries: Preferences, moment: Moment
     ) -> _Answers:
         """The results of the queries' probes, and the queries' states after them."""
-        answers = _Answers(dict(planner.known.queries))
-        for name, own in made.items():
+        answers = _Answers(dict(planner.state.queries))
+        for name, query_probes in made.items():
             query = queries[name]
-            done = answer_query(query, own.probes, own.table, planner.known, moment, self.backend.scalars)
-            after = planner.state_after(name, query, own.probes, own.charge, done.found)
+            done = answer_query(
+                query,
+                query_probes.probes,
+                query_probes.table,
+                planner.state,
+                moment,
+                self.backend.scalars,
+            )
+            after = planner.state_after(name, query, query_probes.probes, query_probes.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
             if done.table.num_rows:
                 answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
@@ -259,10 +276,10 @@ class Promising:
 
 
 class DriverTuples:
-    """Reads the tuples of summaries that are on the driver; what several queries ask for is read once."""
+    """Reads the tuples of summaries that are on the driver; tuples that several queries need are read once."""
 
-    def __init__(self, known: PromisingState):
-        self.known = known
+    def __init__(self, promising_state: PromisingState):
+        self.state = promising_state
         self._read: dict[tuple[str, str, bytes], KeptTuples] = {}
 
     def batches(self, summary: str, batches: Ints) -> KeptTuples:
@@ -274,7 +291,7 @@ class DriverTuples:
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()
         if key not in self._read:
-            runs = (run.tuples for run in self.known.summaries[summary].runs)
+            runs = (run.tuples for run in self.state.summaries[summary].runs)
             self._read[key] = concat_tuples([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
         return self._read[key]
 
@@ -286,13 +303,13 @@ def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | Non
 
 
 def _driver_arrival(
-    table: pa.Table, known: SummaryState, want: TupleColumns, batch_id: int
+    table: pa.Table, summary_state: SummaryState, want: TupleColumns, batch_id: int
 ) -> BatchArrival | None:
     if not table.num_rows:
         return None
-    shape = known.representation.shape
+    shape = summary_state.representation.shape
     tuples = batch_tuples(table, shape, want, batch_id)
-    return replace(batch_arrival(shape, tuples, want, known.floor), run=TupleRun(tuples))
+    return replace(batch_arrival(shape, tuples, want, summary_state.floor), run=TupleRun(tuples))
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from transom.columns import packing
+from transom.columns import array_bytes
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness
 
 
@@ -68,11 +68,11 @@ class Histograms(CellSummaries):
             middle = (low + high) // 2
             below = (low < high) & (self.key[np.minimum(middle, last)] < key)
             low, high = np.where(below, middle + 1, low), np.where(below, high, np.maximum(middle, low))
-        found = np.zeros(low.shape)
+        counts = np.zeros(low.shape)
         there = low < end
         there[there] = self.key[low[there]] == key[there]
-        found[there] = self.count[low[there]]
-        return found
+        counts[there] = self.count[low[there]]
+        return counts
 
     def confidence(self, recent: Self | None = None) -> Floats:
         if recent is None:
@@ -114,12 +114,12 @@ class Histograms(CellSummaries):
 
     def concat(self, others: Sequence[Self]) -> Self:
         every = [self, *others]
-        bases = np.cumsum([0, *(one.cells for one in every)])
+        bases = np.cumsum([0, *(part.cells for part in every)])
         return type(self)(
-            np.concatenate([one.counts for one in every]),
-            np.concatenate([one.cell + base for one, base in zip(every, bases, strict=False)]),
-            np.concatenate([one.key for one in every]),
-            np.concatenate([one.count for one in every]),
+            np.concatenate([part.counts for part in every]),
+            np.concatenate([part.cell + base for part, base in zip(every, bases, strict=False)]),
+            np.concatenate([part.key for part in every]),
+            np.concatenate([part.count for part in every]),
         )
 
     @property
@@ -128,7 +128,7 @@ class Histograms(CellSummaries):
 
     def packed(self) -> bytes:
         parts = {"counts": self.counts, "cell": self.cell, "key": self.key, "count": self.count}
-        return packing.pack({"kind": "histogram"}, parts)
+        return array_bytes.pack({"kind": "histogram"}, parts)
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:
@@ -187,7 +187,7 @@ class Tallies(CellSummaries):
         return self.counts.nbytes
 
     def packed(self) -> bytes:
-        return packing.pack({"kind": "none"}, {"counts": self.counts})
+        return array_bytes.pack({"kind": "none"}, {"counts": self.counts})
 
     @classmethod
     def unpacked(cls, meta: dict, parts: dict) -> Self:

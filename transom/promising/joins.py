@@ -12,7 +12,7 @@ from transom.promising.regions import Floats, Regions
 from transom.promising.representation import Representation
 from transom.promising.tuples import Ints, KeptTuples, Keys, run_positions
 from transom.promising.zones import bucket_of
-from transom.sql.promise import Column, Count, Promise, promised
+from transom.sql.promise import Column, EstimatedCount, Promise, promised
 
 # A value with a lower estimated count probably does not occur.
 LIKELY = 0.5
@@ -62,41 +62,41 @@ def batch_values(tuples: KeptTuples, number: Floats | None = None) -> BatchValue
 def join_regions(
     values: BatchValues,
     batch_id: int,
-    own: Representation,
-    other: Representation,
+    probing: Representation,
+    probed: Representation,
     preference: Preference,
     promise: Promise,
 ) -> Regions:
     """The regions in which a batch's values may find partners among earlier tuples of the other stream.
 
     There is one region for every value and every cell with tuples that the window reaches. Neighbouring
-    zones of a granularity in which a value is unlikely share a region. `own` contains the batch's tuples.
+    zones of a granularity in which a value is unlikely share a region. `probing` contains the batch's tuples.
     """
-    if other.high is None:
+    if probed.high is None:
         return Regions.none()
-    zones = other.zones()
+    zones = probed.zones()
     # The two summaries may have different shapes.
-    bucket = bucket_of(other.shape, values.key, values.number)
+    bucket = bucket_of(probed.shape, values.key, values.number)
     cells = zones.counts[:, bucket].T
     reached = cells > 0
     if preference.window is not None:
         reached &= zones.until > (values.low - preference.window)[:, None]
         reached &= zones.since <= (values.high + preference.window)[:, None]
-    estimate: Floats = np.clip(other.estimate(values.key, bucket), 0, cells)
+    estimate: Floats = np.clip(probed.estimate(values.key, bucket), 0, cells)
     until = np.maximum(
-        np.minimum(zones.until, other.high + 1), zones.since + 1
+        np.minimum(zones.until, probed.high + 1), zones.since + 1
     )  # the newest zone ends with the newest tuple
     inside: Floats = estimate * _overlap(values, zones.since, until, preference.window)
     value, zone = np.nonzero(reached)
     counts = {
-        own.shape.stream: _own_counts(values, own, preference)[value],
-        other.shape.stream: _other_counts(values.key, bucket, other, inside, until - zones.since, preference)[
-            value, zone
-        ],
+        probing.shape.stream: _own_counts(values, probing, preference)[value],
+        probed.shape.stream: _other_counts(
+            values.key, bucket, probed, inside, until - zones.since, preference
+        )[value, zone],
     }
     faded = preference.fade ** (zones.granularity[zone] - 1.0)
     worth = _promised(promise, counts, None if values.number is None else values.number[value], len(value))
-    found = Regions(
+    regions = Regions(
         key=values.key[value],
         bucket=bucket[value],
         batch_id=np.full(len(value), batch_id),
@@ -111,12 +111,12 @@ def join_regions(
         expected=values.count[value] * inside[value, zone],
         likely=estimate[value, zone] >= LIKELY,
     )
-    return _joined(found, zones.granularity[zone])
+    return _joined(regions, zones.granularity[zone])
 
 
-def newest_window_start(kept: Representation, window: int | None) -> int | None:
+def newest_window_start(representation: Representation, window: int | None) -> int | None:
     """Where the window that ends with a stream's newest tuple begins; None: with the oldest tuple."""
-    return None if window is None or kept.high is None else kept.high - window
+    return None if window is None or representation.high is None else representation.high - window
 
 
 def _overlap(values: BatchValues, since: Ints, until: Ints, window: int | None) -> Floats:
@@ -128,7 +128,7 @@ def _overlap(values: BatchValues, since: Ints, until: Ints, window: int | None) 
     return np.clip(inside / (until - since), 0, 1)
 
 
-def _own_counts(values: BatchValues, own: Representation, preference: Preference) -> Floats:
+def _own_counts(values: BatchValues, probing: Representation, preference: Preference) -> Floats:
     """Counts of the arriving values in their own stream.
 
     With order weighted, the number of arriving tuples, so that the output is in the ratio of promises;
@@ -136,12 +136,12 @@ def _own_counts(values: BatchValues, own: Representation, preference: Preference
     """
     if preference.order == "weighted":
         return values.count.astype(np.float64)
-    total = own.total(values.key, values.bucket, newest_window_start(own, preference.window))
+    total = probing.total(values.key, values.bucket, newest_window_start(probing, preference.window))
     return np.maximum(total, values.count)
 
 
 def _other_counts(
-    key: Keys, bucket: Ints, other: Representation, inside: Floats, length: Ints, preference: Preference
+    key: Keys, bucket: Ints, probed: Representation, inside: Floats, length: Ints, preference: Preference
 ) -> Floats:
     """Counts of the arriving values in the other stream.
 
@@ -152,22 +152,22 @@ def _other_counts(
     if preference.order == "weighted":
         return inside
     if preference.order == "asc":
-        total = other.total(key, bucket, newest_window_start(other, preference.window))
+        total = probed.total(key, bucket, newest_window_start(probed, preference.window))
         return np.repeat(total[:, None], inside.shape[1], axis=1)
-    return inside * (other.shape.granularity / length)
+    return inside * (probed.shape.granularity / length)
 
 
 def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
     """The promise of each region; its columns are the summarized ones, which the join makes equal."""
 
-    def known(leaf: Count | Column) -> Floats:
-        if isinstance(leaf, Count):
+    def leaf_values(leaf: EstimatedCount | Column) -> Floats:
+        if isinstance(leaf, EstimatedCount):
             return counts[leaf.stream]
         if number is None:
             raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
         return number
 
-    return np.broadcast_to(promised(promise, known), size).astype(np.float64)
+    return np.broadcast_to(promised(promise, leaf_values), size).astype(np.float64)
 
 
 def _joined(regions: Regions, granularity: Ints) -> Regions:
@@ -201,8 +201,8 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
 class JoinPairs(NamedTuple):
     """The pairs found, as rows of both sides; the cost of the probes; and how many of each region were made."""
 
-    own: Ints
-    other: Ints
+    probing: Ints
+    probed: Ints
     charge: int
     made: Ints
 
@@ -210,8 +210,8 @@ class JoinPairs(NamedTuple):
 def probe_join(
     regions: Regions,
     taken: Ints,
-    own: KeptTuples,
-    other: KeptTuples,
+    probing: KeptTuples,
+    probed: KeptTuples,
     window: int | None,
     limit: int | None = None,
 ) -> JoinPairs:
@@ -223,13 +223,13 @@ def probe_join(
     tuples than the regions need, but not fewer.
     """
     nothing = np.zeros(0, np.int64)
-    found, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
+    pairs, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
     for batch_id in np.unique(regions.batch_id[taken > 0])[::-1].tolist():
         some = np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))
-        found.append(_Batch.of(regions.where(some), own, other).probed(taken[some], window, left))
-        made[some] = found[-1].made
-        left = None if left is None else left - found[-1].charge
-    mine, theirs, charges, _ = zip(*found, strict=True)
+        pairs.append(_Batch.of(regions.where(some), probing, probed).probed(taken[some], window, left))
+        made[some] = pairs[-1].made
+        left = None if left is None else left - pairs[-1].charge
+    mine, theirs, charges, _ = zip(*pairs, strict=True)
     return JoinPairs(np.concatenate(mine), np.concatenate(theirs), sum(charges), made)
 
 
@@ -243,8 +243,8 @@ class _Batch:
     """
 
     regions: Regions
-    own: KeptTuples
-    other: KeptTuples
+    probing_tuples: KeptTuples
+    probed_tuples: KeptTuples
     earlier: Ints
     start: Ints
     stop: Ints
@@ -252,18 +252,18 @@ class _Batch:
     first: Ints
 
     @staticmethod
-    def of(regions: Regions, own: KeptTuples, other: KeptTuples) -> _Batch:
+    def of(regions: Regions, probing: KeptTuples, probed: KeptTuples) -> _Batch:
         batch_id = int(regions.batch_id[0])
-        earlier = np.flatnonzero(other.batch_id < batch_id)
-        start = np.searchsorted(earlier, other.places.at(regions.bucket, regions.since))
-        stop = np.searchsorted(earlier, other.places.at(regions.bucket, regions.until))
-        arrived = np.flatnonzero(own.batch_id == batch_id)
-        arrived = arrived[np.argsort(own.key[arrived], kind="stable")]
-        first = np.searchsorted(own.key[arrived], regions.key)
-        count = np.searchsorted(own.key[arrived], regions.key, side="right") - first
+        earlier = np.flatnonzero(probed.batch_id < batch_id)
+        start = np.searchsorted(earlier, probed.places.at(regions.bucket, regions.since))
+        stop = np.searchsorted(earlier, probed.places.at(regions.bucket, regions.until))
+        arrived = np.flatnonzero(probing.batch_id == batch_id)
+        arrived = arrived[np.argsort(probing.key[arrived], kind="stable")]
+        first = np.searchsorted(probing.key[arrived], regions.key)
+        count = np.searchsorted(probing.key[arrived], regions.key, side="right") - first
         if (stop - start != regions.cell).any() or (count != regions.arriving).any():
             raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
-        return _Batch(regions, own, other, earlier, start, stop, arrived, first)
+        return _Batch(regions, probing, probed, earlier, start, stop, arrived, first)
 
     def probed(self, taken: Ints, window: int | None, limit: int | None) -> JoinPairs:
         """The pairs that the next `taken` probes of each region find, and their cost."""
@@ -278,7 +278,9 @@ class _Batch:
             cost = np.minimum(np.maximum(high - since, 0), cost)
         charge = int(cost.sum())
         made = np.bincount(strip.region, high - low, len(regions)).astype(np.int64)
-        begin, end = self.other.by_key.between(regions.key, earlier[self.start], earlier[self.stop - 1] + 1)
+        begin, end = self.probed_tuples.by_key.between(
+            regions.key, earlier[self.start], earlier[self.stop - 1] + 1
+        )
         # Most unlikely regions end here.
         some = np.flatnonzero((end > begin)[strip.region] & (high > low))
         if not len(some):
@@ -287,15 +289,15 @@ class _Batch:
         begin, end = begin[region], end[region]
         cut = np.flatnonzero((low > 0) | (high < regions.cell[region]))
         at = self.start[region[cut]]
-        begin[cut], end[cut] = self.other.by_key.between(
+        begin[cut], end[cut] = self.probed_tuples.by_key.between(
             regions.key[region[cut]], earlier[at + low[cut]], earlier[at + high[cut] - 1] + 1
         )
         pair, place = run_positions(end - begin)
-        theirs = self.other.by_key.rows[begin[pair] + place]
+        theirs = self.probed_tuples.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
-        match = self.other.batch_id[theirs] < int(regions.batch_id[0])
+        match = self.probed_tuples.batch_id[theirs] < int(regions.batch_id[0])
         if window is not None:
-            match &= np.abs(self.own.time[mine] - self.other.time[theirs]) <= window
+            match &= np.abs(self.probing_tuples.time[mine] - self.probed_tuples.time[theirs]) <= window
         return JoinPairs(mine[match], theirs[match], charge, made)
 
     def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
@@ -304,9 +306,9 @@ class _Batch:
             return low, high - low
         region = strip.region
         bucket, start = self.regions.bucket[region], self.start[region]
-        time = self.own.time[self.arrived[self.first[region] + strip.index]]
-        since = np.searchsorted(self.earlier, self.other.places.at(bucket, time - window)) - start
-        until = np.searchsorted(self.earlier, self.other.places.at(bucket, time + window + 1)) - start
+        time = self.probing_tuples.time[self.arrived[self.first[region] + strip.index]]
+        since = np.searchsorted(self.earlier, self.probed_tuples.places.at(bucket, time - window)) - start
+        until = np.searchsorted(self.earlier, self.probed_tuples.places.at(bucket, time + window + 1)) - start
         first = np.clip(since, low, high)
         return first, np.maximum(np.minimum(until, high) - first, 0)
 

@@ -54,26 +54,26 @@ class PartitionedTuples:
     # --- insertion ---
 
     def arrive(
-        self, frame: Frame, known: SummaryState, want: TupleColumns, batch_id: int
+        self, frame: Frame, summary_state: SummaryState, want: TupleColumns, batch_id: int
     ) -> BatchArrival | None:
         """The arrival of a batch's rows; tasks write their tuples by partition."""
-        shape, partitions = known.representation.shape, self.files.partitions
+        shape, partitions = summary_state.representation.shape, self.files.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         dealt = frame.distribute(f"({bucket_sql(shape)}) % {partitions}", partitions)
-        task = arrive_task(shape, known.floor, want, batch_id, partitions, target, self.files.shards)
+        task = arrive_task(shape, summary_state.floor, want, batch_id, partitions, target, self.files.shards)
         packed = dealt.map(task, PACKED).to_table()
-        found = [pickle.loads(part) for part in packed["packed"].to_pylist()]
-        if not found:
+        loaded = [pickle.loads(part) for part in packed["packed"].to_pylist()]
+        if not loaded:
             return None
-        arrival = merge_arrivals([part for _, part in found])
+        arrival = merge_arrivals([part for _, part in loaded])
         held = {0: ((arrival.low, arrival.high),)}
-        parts = tuple(sorted(place for place, _ in found))
+        parts = tuple(sorted(place for place, _ in loaded))
         return replace(arrival, file=replace(target, parts=parts, held=held))
 
     # --- probing ---
 
-    def found(
-        self, probes: Sequence[Probe], rates: Sequence[float | None], known: PromisingState
+    def probe_results(
+        self, probes: Sequence[Probe], rates: Sequence[float | None], promising_state: PromisingState
     ) -> list[ProbeResult]:
         """The results of probes; those of a partition may cost `rate` times their number, if a rate is given."""
         partitions = self.files.partitions
@@ -83,7 +83,7 @@ class PartitionedTuples:
         if not places:
             return done
         names = {side.summary for probe in probes for side in probe.query.sides}
-        held = {name: _Held.of(known.summaries[name]) for name in names}
+        held = {name: _Held.of(promising_state.summaries[name]) for name in names}
         work = [(probe.of(probe.taken > 0), rate) for probe, rate in zip(probes, rates, strict=True)]
         task = probe_task(work, held, partitions, self.files.shards, places)
         packed = self.files.backend.run(task, len(places), PACKED).to_table()
@@ -101,15 +101,22 @@ class PartitionedTuples:
 
     # --- rolling up ---
 
-    def rolled_up(self, known: PromisingState, batch_id: int) -> PromisingState:
+    def rolled_up(self, promising_state: PromisingState, batch_id: int) -> PromisingState:
         """The state with the small files of a summary merged, without evicted tuples."""
-        summaries = dict(known.summaries)
-        for name, own in summaries.items():
-            if sum(run.rows for run in own.runs) > self.limits.driver_tuples and self.place is Place.AUTO:
-                own = summaries[name] = self._put_away(own, batch_id)
-            if len(own.files) > self.limits.tuple_files:
-                summaries[name] = self._merged(own, batch_id)
-        return replace(known, summaries=summaries) if summaries != known.summaries else known
+        summaries = dict(promising_state.summaries)
+        for name, summary_state in summaries.items():
+            if (
+                sum(run.rows for run in summary_state.runs) > self.limits.driver_tuples
+                and self.place is Place.AUTO
+            ):
+                summary_state = summaries[name] = self._put_away(summary_state, batch_id)
+            if len(summary_state.files) > self.limits.tuple_files:
+                summaries[name] = self._merged(summary_state, batch_id)
+        return (
+            replace(promising_state, summaries=summaries)
+            if summaries != promising_state.summaries
+            else promising_state
+        )
 
     def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
         """A summary whose tuples move from the driver to files, because they are too many."""
@@ -234,12 +241,12 @@ class _Files:
 
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:
-            own = self.held[summary]
-            runs = [KeptTuples(table) for table in own.on_driver]
+            tuples_held = self.held[summary]
+            runs = [KeptTuples(table) for table in tuples_held.on_driver]
             if not everywhere:
                 runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
-            places = places_of(own.files) if everywhere else [self.place]
-            runs += [run for place in places for run in _fetched(self.shards, own.files, place)]
+            places = places_of(tuples_held.files) if everywhere else [self.place]
+            runs += [run for place in places for run in _fetched(self.shards, tuples_held.files, place)]
             self._read[summary, everywhere] = concat_tuples(runs)
         return self._read[summary, everywhere]
 

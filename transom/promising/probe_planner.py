@@ -22,8 +22,8 @@ MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond these regions are dropped, 
 class ProbePlanner:
     """Plans the probes of queries, given the summaries with the batch's tuples inserted."""
 
-    def __init__(self, known: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
-        self.known, self.arrivals, self.batch_id = known, arrivals, batch_id
+    def __init__(self, state: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
+        self.state, self.arrivals, self.batch_id = state, arrivals, batch_id
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
@@ -51,8 +51,8 @@ class ProbePlanner:
             Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
         )
         parts = _split(now, fresh), _split(later, waiting)
-        shapes = [self.known.summaries[side.summary].representation.shape for side in query.sides]
-        keys, since = tuple(shape.column for shape in shapes), self.known.queries[name].since
+        shapes = [self.state.summaries[side.summary].representation.shape for side in query.sides]
+        keys, since = tuple(shape.column for shape in shapes), self.state.queries[name].since
         probes = []
         for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
             taken = np.concatenate([parts[0][side], parts[1][side]])
@@ -62,51 +62,57 @@ class ProbePlanner:
 
     def deferred(self, name: str, query: PreferenceQuery) -> list[Regions]:
         """The deferred regions of a query whose tuples are all kept and may still be in the window."""
-        found = []
-        for side, regions in enumerate(self.known.queries[name].pending):
-            states = [self.known.summaries[one.summary].representation for one in query.sides]
-            own, other = states[side], states[len(states) - 1 - side]
+        deferred = []
+        for side, regions in enumerate(self.state.queries[name].pending):
+            states = [self.state.summaries[one.summary].representation for one in query.sides]
+            probing, probed = states[side], states[len(states) - 1 - side]
             window = query.preference.window
             now = min((one.high for one in states if one.high is not None), default=None)
             since = None if window is None or now is None else now - window
-            found.append(regions.reachable(other.floor, own.floor, since))
-        return found
+            deferred.append(regions.reachable(probed.floor, probing.floor, since))
+        return deferred
 
     def state_after(
         self, name: str, query: PreferenceQuery, probes: Sequence[Probe], charge: int, rows: int
     ) -> PreferenceState:
         """A query's state after its last probes, which in all cost `charge` and produced `rows`."""
-        own = self.known.queries[name]
+        query_state = self.state.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
-        kept = [_most(regions) for regions in left]
+        best_regions = [_most(regions) for regions in left]
         waiting = self.deferred(name, query)
-        lost = _awaited(own.pending) - _awaited(waiting) + _awaited(left) - _awaited(kept)
-        missed = _left(own.pending) - _left(waiting) + _left(left) - _left(kept)
-        done = Coverage(own.done.probes + charge, own.done.produced + rows)
-        return replace(own, pending=tuple(kept), done=done, lost=own.lost + lost, missed=own.missed + missed)
+        lost = _awaited(query_state.pending) - _awaited(waiting) + _awaited(left) - _awaited(best_regions)
+        missed = _left(query_state.pending) - _left(waiting) + _left(left) - _left(best_regions)
+        done = Coverage(query_state.done.probes + charge, query_state.done.produced + rows)
+        return replace(
+            query_state,
+            pending=tuple(best_regions),
+            done=done,
+            lost=query_state.lost + lost,
+            missed=query_state.missed + missed,
+        )
 
     def _regions(self, query: PreferenceQuery, number: int) -> Regions:
         """The regions of the tuples that arrived on one side of a query, with their promises."""
         side = query.sides[number]
-        arrival, own = self.arrivals[side.summary], self.known.summaries[side.summary].representation
+        arrival, probing = self.arrivals[side.summary], self.state.summaries[side.summary].representation
         matching = _matching(side, arrival)
         if len(query.sides) == 1:
             cells = self._batch_cells(side.summary, query.preference.window)
             return cells.regions(matching, query.preference, query.promise)
-        other = self.known.summaries[query.sides[1 - number].summary].representation
+        probed = self.state.summaries[query.sides[1 - number].summary].representation
         matching &= truth_of(arrival.column.is_valid())  # NULL equals nothing
-        if other.high is None or not matching.any():
+        if probed.high is None or not matching.any():
             return Regions.none()
         values = arrival.values
         if not matching.all():
             values = BatchValues(
                 **{one.name: getattr(values, one.name)[matching] for one in fields(BatchValues)}
             )
-        return join_regions(values, self.batch_id, own, other, query.preference, query.promise)
+        return join_regions(values, self.batch_id, probing, probed, query.preference, query.promise)
 
     def _batch_cells(self, summary: str, window: int | None) -> BatchCells:
         if (summary, window) not in self._cells:
-            arrival, own = self.arrivals[summary], self.known.summaries[summary].representation
+            arrival, own = self.arrivals[summary], self.state.summaries[summary].representation
             counts = cell_counts(arrival.steps, own)
             self._cells[summary, window] = batch_cells(
                 arrival.values, self.batch_id, own, counts, window, arrival.means
@@ -115,7 +121,7 @@ class ProbePlanner:
 
 
 def _matching(side: Side, arrival: BatchArrival) -> Mask:
-    """Which arrived values may match a side's conditions, as far as the summary can tell."""
+    """Which arrived values may match a side's conditions, by the summary."""
     if side.guide is None:
         return np.ones(len(arrival.column), bool)
     return truth_of(
@@ -131,7 +137,7 @@ def _split(taken: Ints, parts: Sequence[Regions]) -> list[Ints]:
 
 
 def _awaited(parts: Sequence[Regions]) -> float:
-    """The output that is expected of what is left of some regions."""
+    """The expected output of the remaining probes of some regions."""
     return sum(float(part.expected_left.sum()) for part in parts)
 
 

@@ -90,16 +90,16 @@ def make_probes(probe: Probe, read: TupleReader, limit: int | None = None) -> Pr
     some = some[spending_order(probe.regions.where(some), probe.query.preference.order)]
     regions, taken = probe.regions.where(some), probe.taken[some]
     sides, made = probe.query.sides, np.zeros_like(probe.taken)
-    own = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
+    probing = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
     if len(sides) == 1:
         made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
-        rows, _ = probe_selection(regions, made[some], own)
-        return ProbeResult(_kept(probe, [own.table.take(pa.array(rows))]), len(rows), made)
-    other = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
+        rows, _ = probe_selection(regions, made[some], probing)
+        return ProbeResult(_kept(probe, [probing.table.take(pa.array(rows))]), len(rows), made)
+    probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
     mine, theirs, charge, made[some] = probe_join(
-        regions, taken, own, other, probe.query.preference.window, limit
+        regions, taken, probing, probed, probe.query.preference.window, limit
     )
-    tables = [own.table.take(pa.array(mine)), other.table.take(pa.array(theirs))]
+    tables = [probing.table.take(pa.array(mine)), probed.table.take(pa.array(theirs))]
     return ProbeResult(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
 
 

@@ -80,23 +80,23 @@ def _above(level: tuple[Node, ...], old: Mapping[int, Node]) -> tuple[Node, ...]
     return tuple(made)
 
 
-def _same(one: Node, other: Node) -> bool:
-    return one is other
+def _same(first: Node, second: Node) -> bool:
+    return first is second
 
 
-def _descend(node: Node, rows: Ints, cells: Ints, places: NDArray, found: dict[int, Floats]) -> None:
+def _descend(node: Node, rows: Ints, cells: Ints, places: NDArray, counts_found: dict[int, Floats]) -> None:
     """Write the estimates of the keys that are still likely into the zones below a node."""
     if len(node.below) == 1:
-        return _descend(node.below[0], rows, cells, places, found)
+        return _descend(node.below[0], rows, cells, places, counts_found)
     if not len(rows) or not node.summaries.counts.any():
         return None
     estimates = node.summaries.read(cells, places)
     if not node.below:
-        found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[cells])
+        counts_found[node.number][rows] = np.clip(estimates, 0, node.summaries.counts[cells])
         return None
     likely = np.flatnonzero(estimates >= LIKELY)
     if len(likely) < len(rows):
         rows, cells, places = rows[likely], cells[likely], places.take(likely, -1)
     for below in node.below:
-        _descend(below, rows, cells, places, found)
+        _descend(below, rows, cells, places, counts_found)
     return None

@@ -79,14 +79,14 @@ class Regions:
         No tuple of the cell may be before `floor`, no arriving one before `own_floor`, and the cell must
         not end before `since`, where the query's window begins now.
         """
-        kept = np.ones(len(self), bool)
+        is_reachable = np.ones(len(self), bool)
         if floor is not None:
-            kept &= self.since >= floor
+            is_reachable &= self.since >= floor
         if own_floor is not None:
-            kept &= self.low >= own_floor
+            is_reachable &= self.low >= own_floor
         if since is not None:
-            kept &= self.until > since
-        return self if kept.all() else self.where(kept)
+            is_reachable &= self.until > since
+        return self if is_reachable.all() else self.where(is_reachable)
 
     def table(self) -> pa.Table:
         """The regions as a table, for checkpoints."""

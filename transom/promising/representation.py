@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from transom.columns import packing
+from transom.columns import array_bytes
 from transom.elements import Summary
 from transom.promising.pyramid import Pyramid
 from transom.promising.step_summaries import StepSummaries, empty_cells
@@ -148,14 +148,14 @@ class Representation:
         if self.every:
             whole = concat_summaries([zone.summaries for zone in self.every]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
-        return packing.pack({"high": self.high, "since": self.since}, parts)
+        return array_bytes.pack({"high": self.high, "since": self.since}, parts)
 
     def __reduce__(self) -> tuple:
         return Representation.unpacked, (self.shape, self.packed())
 
     @classmethod
     def unpacked(cls, shape: Summary, data: bytes) -> Representation:
-        meta, parts = packing.unpack(data)
+        meta, parts = array_bytes.unpack(data)
         new, buckets = cls.new(shape), buckets_of(shape)
         if meta["high"] is None:
             return new
@@ -283,7 +283,7 @@ class _Insertion:
 
     def _coarser(self) -> list[Zone]:
         """The zones of G2 and up that have tuples, oldest first, cut off where a finer granularity begins."""
-        found: list[Zone] = []
+        coarser: list[Zone] = []
         upper = self._g1[0].since
         for i, (length, back) in enumerate(zip(self._reach.lengths, self._reach.backs, strict=True), 2):
             zones = [
@@ -297,5 +297,5 @@ class _Insertion:
                 for start in sorted(start for number, start in self._coarse if number == i)
                 if back <= start < upper
             ]
-            found, upper = zones + found, back
-        return found
+            coarser, upper = zones + coarser, back
+        return coarser

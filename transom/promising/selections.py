@@ -14,7 +14,7 @@ from transom.promising.representation import Representation, Zones
 from transom.promising.step_summaries import StepSummaries
 from transom.promising.tuples import Ints, KeptTuples, run_positions
 from transom.promising.zones import step_of
-from transom.sql.promise import Column, Count, Promise, promised
+from transom.sql.promise import Column, EstimatedCount, Promise, promised
 
 
 @dataclass(frozen=True)
@@ -80,48 +80,50 @@ class BatchCells:
     def _promised(self, promise: Promise, counts: Floats) -> Floats:
         """The promise of each value in each zone."""
 
-        def known(leaf: Count | Column) -> Floats:
-            if isinstance(leaf, Count):
+        def leaf_values(leaf: EstimatedCount | Column) -> Floats:
+            if isinstance(leaf, EstimatedCount):
                 return counts
             number = self.means.get(leaf.column, self.values.number)
             if number is None:
                 raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
             return np.broadcast_to(number[:, None], counts.shape)
 
-        return np.broadcast_to(promised(promise, known), counts.shape)
+        return np.broadcast_to(promised(promise, leaf_values), counts.shape)
 
 
 def batch_cells(
     values: BatchValues,
     batch_id: int,
-    own: Representation,
+    representation: Representation,
     counts: Ints,
     window: int | None = None,
     means: Mapping[str, Floats] | None = None,
 ) -> BatchCells:
-    """The cells of a batch whose tuples are in `own`; `counts` are its tuples by zone and bucket."""
-    zones = own.zones()
+    """The cells of a batch whose tuples are in `representation`; `counts` are its tuples by zone and bucket."""
+    zones = representation.zones()
     here = np.flatnonzero(counts.any(axis=1))
     some = Zones(zones.granularity[here], zones.since[here], zones.until[here], zones.counts[here])
     share = counts[here] / np.maximum(some.counts, 1)
-    estimate = own.estimate(values.key, values.bucket)[:, here] * share[:, values.bucket].T
+    estimate = representation.estimate(values.key, values.bucket)[:, here] * share[:, values.bucket].T
     return BatchCells(
         batch_id,
         values,
         some,
         counts[here],
         np.clip(estimate, 0, counts[here][:, values.bucket].T),
-        np.maximum(own.total(values.key, values.bucket, newest_window_start(own, window)), 0),
+        np.maximum(
+            representation.total(values.key, values.bucket, newest_window_start(representation, window)), 0
+        ),
         int(values.low.min()) if len(values) else 0,
         means or {},
     )
 
 
-def cell_counts(more: StepSummaries, own: Representation) -> Ints:
+def cell_counts(more: StepSummaries, representation: Representation) -> Ints:
     """The number of a batch's tuples in each zone and bucket of the representation that contains them."""
-    zones = own.zones()
+    zones = representation.zones()
     by_time = np.argsort(zones.since)
-    times = more.steps * step_of(own.shape)
+    times = more.steps * step_of(representation.shape)
     zone = np.searchsorted(zones.since[by_time], times, side="right") - 1
     kept = zone >= 0
     kept[kept] = times[kept] < zones.until[by_time][zone[kept]]
@@ -135,14 +137,14 @@ def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[
 
     The caller checks the query's conditions: the summary knows only its own column.
     """
-    found = [
+    selected = [
         _batch_rows(regions, some, taken[some], tuples)
         for batch_id in np.unique(regions.batch_id[taken > 0]).tolist()
         for some in [np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))]
     ]
-    if not found:
+    if not selected:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([rows for rows, _ in found]), np.concatenate([whose for _, whose in found])
+    return np.concatenate([rows for rows, _ in selected]), np.concatenate([whose for _, whose in selected])
 
 
 def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:

@@ -10,8 +10,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.columns import packing
-from transom.columns.hashing import mix_bits
+from transom.columns import array_bytes
+from transom.columns.hashes import mix_bits
 from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness, trust
 
 _HALF = np.uint64(32)
@@ -111,7 +111,7 @@ class CountSketches(CellSummaries):
     def packed(self) -> bytes:
         filled = np.flatnonzero(self.counters.any((1, 2)))
         shape = {"kind": "countsketch", "shape": self.counters.shape}
-        return packing.pack(
+        return array_bytes.pack(
             shape, {"counts": self.counts, "filled": filled, "counters": _narrowed(self.counters[filled])}
         )
 
@@ -126,7 +126,7 @@ class CountSketches(CellSummaries):
 
 
 def _restored(data: bytes) -> CountSketches:
-    return CountSketches.unpacked(*packing.unpack(data))
+    return CountSketches.unpacked(*array_bytes.unpack(data))
 
 
 def _slots(words: Keys, row: int, width: int) -> Ints:

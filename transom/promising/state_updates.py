@@ -22,7 +22,7 @@ def with_structure(shape: Summary, structure: str = "adjusting") -> Summary:
 
 
 def with_registered(
-    known: PromisingState,
+    promising_state: PromisingState,
     summaries: Mapping[str, tuple[Summary, int]],
     queries: Mapping[str, tuple[PreferenceQuery, int]],
 ) -> PromisingState:
@@ -30,21 +30,23 @@ def with_registered(
 
     Those that joined get an empty state; those that left are dropped.
     """
-    kept = {
-        name: own
-        for name, own in known.summaries.items()
-        if name in summaries and own.since == summaries[name][1]
+    summaries_kept = {
+        name: summary_state
+        for name, summary_state in promising_state.summaries.items()
+        if name in summaries and summary_state.since == summaries[name][1]
     }
     for name, (shape, since) in summaries.items():
-        if name not in kept:
-            kept[name] = SummaryState(Representation.new(with_structure(shape)), since)
+        if name not in summaries_kept:
+            summaries_kept[name] = SummaryState(Representation.new(with_structure(shape)), since)
     preference_queries = {
-        name: own for name, own in known.queries.items() if name in queries and own.since == queries[name][1]
+        name: summary_state
+        for name, summary_state in promising_state.queries.items()
+        if name in queries and summary_state.since == queries[name][1]
     }
     for name, (query, since) in queries.items():
         if name not in preference_queries:
             preference_queries[name] = PreferenceState(tuple(Regions.none() for _ in query.sides), since)
-    return PromisingState(kept, preference_queries)
+    return PromisingState(summaries_kept, preference_queries)
 
 
 def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
@@ -52,14 +54,14 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
     before = summary.representation
     since = arrival.low if before.floor is None else min(arrival.low, before.floor)
     since = since if summary.floor is None else max(since, summary.floor)
-    known = before.inserted(arrival.steps, arrival.high, since)
+    representation = before.inserted(arrival.steps, arrival.high, since)
     return replace(
         summary,
-        representation=known,
+        representation=representation,
         runs=summary.runs if arrival.run is None else (*summary.runs, arrival.run),
         files=summary.files if arrival.file is None else (*summary.files, arrival.file),
         came=summary.came + arrival.rows,
-        late=summary.late + arrival.rows - int(cell_counts(arrival.steps, known).sum()),
+        late=summary.late + arrival.rows - int(cell_counts(arrival.steps, representation).sum()),
     )
 
 
@@ -71,29 +73,29 @@ def retention_start(
     It is the summary's reach before the newest tuple of the summary or of the streams that it is joined
     with, whichever is oldest. While one of these streams has brought nothing, all tuples are kept.
     """
-    own = summaries[name].representation
-    if own.high is None:
+    representation = summaries[name].representation
+    if representation.high is None:
         return None
-    highs: list[int | None] = [own.high]
+    highs: list[int | None] = [representation.high]
     for query in queries.values():
         names = [side.summary for side in query.sides]
         if name in names:
             highs += [summaries[other].representation.high for other in names]
     known = [high for high in highs if high is not None]
     floor = summaries[name].floor
-    since = min(known) - own.shape.reach if len(known) == len(highs) else own.floor
+    since = min(known) - representation.shape.reach if len(known) == len(highs) else representation.floor
     return since if floor is None or since is None else max(since, floor)
 
 
 def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:
     """A summary without the tuples before a time, as far as its granularities allow, and with merged runs."""
-    known = summary.representation.advanced(since)
-    floor = known.floor
+    representation = summary.representation.advanced(since)
+    floor = representation.floor
     runs, files = list(summary.runs), summary.files
     if floor is not None:
         runs = [run for run in runs if run.rows and int(run.tuples.time.max()) >= floor]
         files = tuple(ref for ref in files if ref.held[0][0][1] >= floor)
-    return replace(summary, representation=known, runs=_merged(runs, floor), files=files)
+    return replace(summary, representation=representation, runs=_merged(runs, floor), files=files)
 
 
 def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transom.columns import packing
+from transom.columns import array_bytes
 from transom.elements import Summary
 from transom.promising.summary_kinds import empty_summaries, unpack_summaries
 from transom.promising.summary_protocol import CellSummaries, Ints, Keys
@@ -45,11 +45,11 @@ class StepSummaries:
 
     def packed(self) -> bytes:
         whole = np.frombuffer(self.summaries.packed(), np.uint8)
-        return packing.pack({}, {"steps": self.steps, "summaries": whole})
+        return array_bytes.pack({}, {"steps": self.steps, "summaries": whole})
 
     @classmethod
     def unpacked(cls, data: bytes) -> StepSummaries:
-        _, parts = packing.unpack(data)
+        _, parts = array_bytes.unpack(data)
         return cls(parts["steps"], unpack_summaries(parts["summaries"].tobytes()))
 
 

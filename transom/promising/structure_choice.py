@@ -156,11 +156,11 @@ def _tried(
         return 1.0
     bucket, high = bucket_of(shape, keys, here), int(times.max())
     buckets = bucket_of(shape, others, there)
-    kept = Representation.new(shape).inserted(summarize_steps(shape, times, others, buckets), high)
-    zones = kept.zones()
+    representation = Representation.new(shape).inserted(summarize_steps(shape, times, others, buckets), high)
+    zones = representation.zones()
     # Regions with the same promise count together, since their order is arbitrary.
     own = empty_cells(shape).summarize(bucket, keys, counts).estimate(bucket, keys)
-    promise = np.maximum(own, counts)[:, None] * kept.estimate(keys, bucket)
+    promise = np.maximum(own, counts)[:, None] * representation.estimate(keys, bucket)
     promises, place = np.unique(-promise, return_inverse=True)
     cost = _by(place, counts[:, None] * zones.counts.T[bucket], len(promises))
     truth = _by(place, counts[:, None] * _counted(zones, times, others, keys), len(promises))

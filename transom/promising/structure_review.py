@@ -36,7 +36,9 @@ class ReviewInput:
     budgets: Mapping[str, int | None]
 
 
-def choose_structure(name: str, known: PromisingState, given: ReviewInput, sample: int) -> str | None:
+def choose_structure(
+    name: str, promising_state: PromisingState, given: ReviewInput, sample: int
+) -> str | None:
     """The best structure of a summary for the join with the least time per tuple; None without such a join.
 
     A trial on a sample of the summary's tuples decides.
@@ -54,7 +56,9 @@ def choose_structure(name: str, known: PromisingState, given: ReviewInput, sampl
         tau = budget / arriving.rows
         if tau < least:
             least = tau
-            best = _best_for_join(known, name, preferred, known.queries[query], arriving, tau, sample)
+            best = _best_for_join(
+                promising_state, name, preferred, promising_state.queries[query], arriving, tau, sample
+            )
     return best
 
 
@@ -72,24 +76,29 @@ class StructureReview:
     choose: Callable[[str, PromisingState, ReviewInput, int], str | None] = choose_structure
 
     def apply(
-        self, known: PromisingState, shapes: Mapping[str, Summary], given: ReviewInput
+        self, promising_state: PromisingState, shapes: Mapping[str, Summary], given: ReviewInput
     ) -> PromisingState:
         """The state with the best structures for the summaries that are due for a review.
 
         Only summaries on the driver are rebuilt. Regions that were deferred in the old structure are lost,
         since its zones are gone.
         """
-        for name, own in known.summaries.items():
-            if shapes[name].structure != "auto" or own.files or not own.runs or given.batch_id < own.review:
+        for name, summary_state in promising_state.summaries.items():
+            if (
+                shapes[name].structure != "auto"
+                or summary_state.files
+                or not summary_state.runs
+                or given.batch_id < summary_state.review
+            ):
                 continue
-            best = self.choose(name, known, given, self.sample)
-            age = given.batch_id - own.since
-            after = replace(own, review=given.batch_id + min(max(age, self.first), self.longest))
-            if best is not None and best != own.representation.shape.structure:
-                known = _without_deferred(known, name, given.queries)
+            best = self.choose(name, promising_state, given, self.sample)
+            age = given.batch_id - summary_state.since
+            after = replace(summary_state, review=given.batch_id + min(max(age, self.first), self.longest))
+            if best is not None and best != summary_state.representation.shape.structure:
+                promising_state = _without_deferred(promising_state, name, given.queries)
                 after = rebuilt(after, replace(shapes[name], structure=best))
-            known = replace(known, summaries={**known.summaries, name: after})
-        return known
+            promising_state = replace(promising_state, summaries={**promising_state.summaries, name: after})
+        return promising_state
 
 
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
@@ -105,49 +114,51 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
 
 
 def _best_for_join(
-    known: PromisingState,
+    promising_state: PromisingState,
     name: str,
     query: PreferenceQuery,
-    own: PreferenceState,
+    query_state: PreferenceState,
     arriving: BatchArrival,
     tau: float,
     sample: int,
 ) -> str:
     """The best structure for a join's probes, by a trial on a sample of the summary's tuples."""
-    summary = known.summaries[name]
-    kept, window = summary.representation, query.preference.window
+    summary = promising_state.summaries[name]
+    representation, window = summary.representation, query.preference.window
     whole = concat_tuples([run.tuples for run in summary.runs])
     newest = np.argsort(whole.time, kind="stable")[-sample:]
-    if window is not None and kept.high is not None:
-        newest = newest[whole.time[newest] >= kept.high - window]
+    if window is not None and representation.high is not None:
+        newest = newest[whole.time[newest] >= representation.high - window]
     numbers = None
-    if kept.shape.between is not None and arriving.values.number is not None:
+    if representation.shape.between is not None and arriving.values.number is not None:
         numbers = as_numbers(whole.table[NUMBER])[newest], arriving.values.number
     tuples = whole.time[newest], whole.key[newest]
     values = arriving.values
-    per_output = trial(kept.shape, tuples, (values.key, values.count), numbers)
-    present = kept.shape.structure
-    if own.done.produced and np.isfinite(per_output[present]):
-        per_output = corrected(per_output, present, own.done.probes / own.done.produced)
+    per_output = trial(representation.shape, tuples, (values.key, values.count), numbers)
+    present = representation.shape.structure
+    if query_state.done.produced and np.isfinite(per_output[present]):
+        per_output = corrected(per_output, present, query_state.done.probes / query_state.done.produced)
     costs = Costs() if query.preference.time is not None else FREE
-    regions = len(kept.zones().since) * len(values) / max(arriving.rows, 1)
+    regions = len(representation.zones().since) * len(values) / max(arriving.rows, 1)
     return best_structure(tau, per_output, present, costs, regions)
 
 
 def _without_deferred(
-    known: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
+    promising_state: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
 ) -> PromisingState:
     """Without the regions that are deferred in a summary."""
-    states = dict(known.queries)
+    states = dict(promising_state.queries)
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]
         if name in sides and query in states:
-            own = states[query]
+            query_state = states[query]
             arriving = len(sides) - 1 - sides.index(name)  # a selection has one side, whose tuples arrive
-            lost_regions = own.pending[arriving]
+            lost_regions = query_state.pending[arriving]
             pending = tuple(
-                Regions.none() if side == arriving else part for side, part in enumerate(own.pending)
+                Regions.none() if side == arriving else part for side, part in enumerate(query_state.pending)
             )
             lost, missed = float(lost_regions.expected_left.sum()), int(lost_regions.left.sum())
-            states[query] = replace(own, pending=pending, lost=own.lost + lost, missed=own.missed + missed)
-    return replace(known, queries=states)
+            states[query] = replace(
+                query_state, pending=pending, lost=query_state.lost + lost, missed=query_state.missed + missed
+            )
+    return replace(promising_state, queries=states)

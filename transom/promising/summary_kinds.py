@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.columns import packing
+from transom.columns import array_bytes
 from transom.promising.histograms import Histograms, Tallies
 from transom.promising.sketches import CountSketches
 from transom.promising.summary_protocol import CellSummaries
@@ -34,7 +34,7 @@ def unpack_summaries(data: bytes) -> CellSummaries:
     >>> unpack_summaries(some.packed()).estimate(np.array([0]), np.array([7], np.uint64))
     array([1.])
     """
-    meta, parts = packing.unpack(data)
+    meta, parts = array_bytes.unpack(data)
     kinds: dict[str, type[CountSketches] | type[Histograms] | type[Tallies]] = {
         "countsketch": CountSketches,
         "histogram": Histograms,

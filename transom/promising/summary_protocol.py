@@ -87,10 +87,10 @@ class CellSummaries(ABC):
         """As bytes that `unpack_summaries` reads."""
 
 
-def likeness(own: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: float = 0.0) -> Floats:
+def likeness(earlier: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: float = 0.0) -> Floats:
     """How alike the relative frequencies p of n tuples and q of m are: 1 the same, 0 nothing in common.
 
-    `own` and `recent` are the sums of the squared counts of values and `both` that of their products, each
+    `earlier` and `recent` are the sums of the squared counts of values and `both` that of their products, each
     with a relative variance of `blur`. It is 1 - |p - q|² / (|p|² + |q|²), where |p - q|² is reduced by
     what sampling adds to it, and by three standard deviations of that: few tuples are no evidence of
     change.
@@ -102,9 +102,9 @@ def likeness(own: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: 
     [0.0]
     """
     n, m = np.maximum(n, 1), np.maximum(m, 1)
-    apart = own / n**2 + recent / m**2 - 2 * both / (n * m)
+    apart = earlier / n**2 + recent / m**2 - 2 * both / (n * m)
     # An unbiased |p|² leaves out the pairs of a tuple with itself.
-    p = np.clip((own - n) / np.maximum(n * (n - 1), 1), 0, 1)
+    p = np.clip((earlier - n) / np.maximum(n * (n - 1), 1), 0, 1)
     q = np.clip((recent - m) / np.maximum(m * (m - 1), 1), 0, 1)
     sampling = (1 - p) / n + (1 - q) / m
     excess = apart - sampling * (1 + SURE * np.sqrt(blur + p + q))

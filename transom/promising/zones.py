@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transom.columns.hashing import mix_bits
+from transom.columns.hashes import mix_bits
 from transom.elements import Summary
 from transom.promising.summary_protocol import Floats, Ints, Keys
 

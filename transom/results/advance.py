@@ -15,15 +15,15 @@ from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import fill_stores
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
-from transom.results.presentation import LoweredWindows
 from transom.results.read_slices import Reading, Scattered
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices
 from transom.results.stream_progress import BatchInput, account_rows, advance_stream, missed_times
@@ -82,26 +82,26 @@ def with_rows(state: State, batch: BatchInput) -> State:
     return replace(state, sheets=work.sheets, selections=work.selections)
 
 
-def boundary(query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
-    """What is closed for a query."""
+def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
+    """The boundary of a query: which windows are closed for its groups."""
     closed = stream.clock(query.query.clock).closed
-    return Boundary(closed.view(query.key_columns, query.pinned), own.forced_wids())
+    return Boundary(closed.view(query.key_columns, query.pinned), query_state.forced_wids())
 
 
 def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
     """How many windows of some queries hold rows and are not closed, counted once for all groups."""
     counted: dict[object, int] = {}
-    found = 0
+    total = 0
     for query in queries:
-        own = state.queries.get(query.name)
-        if own is None:
+        query_state = state.queries.get(query.name)
+        if query_state is None:
             continue
-        known = own.homes, query.query.window, own.forced
-        if known not in counted:
-            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in own.homes]))
-            counted[known] = windows_open(query, held, boundary(query, stream, own))
-        found += counted[known]
-    return found
+        key = query_state.homes, query.query.window, query_state.forced
+        if key not in counted:
+            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in query_state.homes]))
+            counted[key] = windows_open(query, held, boundary(query, stream, query_state))
+        total += counted[key]
+    return total
 
 
 def clocks_of(
@@ -205,41 +205,44 @@ class _Work(Reading):
         self, asking: Iterable[tuple[CompiledQuery, int]], before: StreamState, after: StreamState
     ) -> list[Reader]:
         """Readers with what is closed for them before and after; equal boundaries are one object."""
-        found, known = [], dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]]()
+        with_boundaries, sides_by_key = (
+            [],
+            dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]](),
+        )
         for query, home in asking:
-            was, own = self.before.queries[query.name], self.queries[query.name]
-            alike = id(query.clock), was.forced, own.forced
-            sides = known.get(alike)
+            was, query_state = self.before.queries[query.name], self.queries[query.name]
+            key = id(query.clock), was.forced, query_state.forced
+            sides = sides_by_key.get(key)
             if sides is None:
-                sides = self._boundary(query, before, was), self._boundary(query, after, own)
+                sides = self._boundary(query, before, was), self._boundary(query, after, query_state)
                 if not any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
-                    known[alike] = sides
-            found.append(Reader(query, home, *sides))
-        return found
+                    sides_by_key[key] = sides
+            with_boundaries.append(Reader(query, home, *sides))
+        return with_boundaries
 
-    def _boundary(self, query: CompiledQuery, stream: StreamState, own: QueryState) -> Boundary:
+    def _boundary(self, query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
         """What is closed for a query: one object for all queries with the same closed time."""
         if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
-            return boundary(query, stream, own)
-        key = id(stream), query.query.clock, own.forced
-        found = self._boundaries.get(key)
-        if found is None:
-            found = self._boundaries[key] = boundary(query, stream, own)
-        return found
+            return boundary(query, stream, query_state)
+        key = id(stream), query.query.clock, query_state.forced
+        shared = self._boundaries.get(key)
+        if shared is None:
+            shared = self._boundaries[key] = boundary(query, stream, query_state)
+        return shared
 
     def _advance_query(
         self, query: CompiledQuery, batch: BatchInput, lasts: Mapping[int, np.ndarray], before: StreamState
     ) -> None:
-        own = self.queries[query.name]
-        unseen, forced = own.unseen, own.forced
+        query_state = self.queries[query.name]
+        unseen, forced = query_state.unseen, query_state.forced
         if unseen is None:
             unseen = missed_times(query.query.clock, batch) if batch.origin is None else batch.origin.missed
-        for home in own.homes if lasts else ():
+        for home in query_state.homes if lasts else ():
             last = self._last_window(query, home, lasts[home], before) if home in lasts else None
             if last is not None:
                 forced = max(last + 1, LOWEST if forced is None else forced)
-        if unseen is not own.unseen or forced != own.forced:
-            self.queries[query.name] = replace(own, unseen=unseen, forced=forced)
+        if unseen is not query_state.unseen or forced != query_state.forced:
+            self.queries[query.name] = replace(query_state, unseen=unseen, forced=forced)
 
     def _last_window(
         self, query: CompiledQuery, home: int, starts: np.ndarray, before: StreamState
@@ -282,27 +285,27 @@ class _Work(Reading):
             homes = {reader.home for reader in readers}
             mine = [ref for ref in self.shards if not homes.isdisjoint(ref.held)]
             others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
-            found = shard_needs(mine, readers)
-            self.shards = [*others, *found.kept]
-            for home, floor in found.floors.items():
+            needs = shard_needs(mine, readers)
+            self.shards = [*others, *needs.kept]
+            for home, floor in needs.floors.items():
                 self._raise_floor(home, floor)
-            if found.closing:
+            if needs.closing:
                 self.shard_work.append(
-                    self.shard_work_for([readers[i] for i in found.closing], found.read, batch.partial)
+                    self.shard_work_for([readers[i] for i in needs.closing], needs.read, batch.partial)
                 )
 
-    def _trim(self, key: str, sheet: pa.Table, kept: np.ndarray) -> None:
+    def _trim(self, key: str, sheet: pa.Table, is_needed: np.ndarray) -> None:
         """Evict slices that no open window needs, and note since when each selection has all slices."""
-        if kept.all():
+        if is_needed.all():
             return
-        gone = np.flatnonzero(~kept)
+        gone = np.flatnonzero(~is_needed)
         homes, place = np.unique(sheet["selection"].to_numpy()[gone], return_inverse=True)
         floors = np.full(len(homes), LOWEST)
         np.maximum.at(floors, place, sheet["stop"].to_numpy()[gone])
         for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
             self._raise_floor(home, floor)
-        if kept.any():
-            self.sheets[key] = sheet.filter(pa.array(kept)).combine_chunks()
+        if is_needed.any():
+            self.sheets[key] = sheet.filter(pa.array(is_needed)).combine_chunks()
         else:
             del self.sheets[key]
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.results.advance import boundary
 from transom.results.close import Boundary
 from transom.results.prodder import now_of
 from transom.results.stream_progress import BatchInput, Origin
 from transom.sql.binding.cascades import relation_of
+from transom.sql.item_columns import key_reference
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet, union
@@ -122,9 +123,11 @@ def missed_results(inner: CompiledQuery, before: State, after: State) -> Interva
 def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
     """The punctuations that closed inner windows are for the stream of their results."""
     clock, view = derived_clock(inner), closed.view
-    found = []
+    punctuations = []
     for pair in closed.wids(inner, view.general if view.columns else view.of({})):
-        found.append(_punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), ()))
+        punctuations.append(
+            _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), ())
+        )
     shown = _shown(inner)
     for columns, patterns in view.patterned.items():
         if not columns <= shown.keys():
@@ -132,10 +135,10 @@ def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
         for pattern, ranges in patterns.items():
             where = tuple(sorted((shown[column], value) for column, value in pattern))
             for pair in closed.wids(inner, view.general | ranges):
-                found.append(
+                punctuations.append(
                     _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), where)
                 )
-    return found
+    return punctuations
 
 
 def _punctuation(clock: Clock, times: tuple[int, int], where: tuple[tuple[str, object], ...]) -> Punctuation:
@@ -146,20 +149,20 @@ def passed_on(
     prods: Sequence[Prod], cascade: Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
 ) -> list[Prod]:
     """Prods of a stream, and the corresponding prods of the streams of results that it feeds."""
-    found = list(prods)
+    all_prods = list(prods)
     for inner, _ in cascade:
         bound, shown = inner.query, _shown(inner)
-        for prod in list(found):
+        for prod in list(all_prods):
             timely = prod.until is None or prod.clock == bound.clock
             if prod.clock.stream != bound.stream or not timely:
                 continue
             if all(column in shown for column, _ in prod.where):
                 where = tuple((shown[column], value) for column, value in prod.where)
-                found.append(replace(prod, clock=derived_clock(inner), where=where))
-    return found
+                all_prods.append(replace(prod, clock=derived_clock(inner), where=where))
+    return all_prods
 
 
 def _shown(inner: CompiledQuery) -> dict[str, str]:
     """The columns of a stream that a query groups by, and their names in its results."""
-    names = {f"`k{place}`": column for column, place in inner.key_columns.items()}
+    names = {key_reference(place): column for column, place in inner.key_columns.items()}
     return {names[item.sql]: item.name for item in inner.query.items if item.sql in names}

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs, expand_runs
-from transom.columns.grouping import group, sorted_distinct
+from transom.columns.groups import group, sorted_distinct
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import lanes, one_array, regroup
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.windows import ids as windows
-from transom.windows.closed import View
+from transom.windows.closed_time import View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
@@ -63,13 +63,13 @@ class Boundary:
 
     def pieces(self, specs: WindowSpecs) -> list[tuple[Numbers, Numbers]]:
         """The runs of ids, from and to, that each piece of closed time closes; some may be empty."""
-        found = []
+        ranges_of_wids = []
         for start, stop in self.view.general:
             firsts = np.full(len(specs), LOWEST)
             if start > LOWEST:
                 firsts = windows.first_starting(specs, np.array(start))
-            found.append((firsts, windows.wid_from(specs, np.array(min(stop, HIGHEST)))))
-        return found
+            ranges_of_wids.append((firsts, windows.wid_from(specs, np.array(min(stop, HIGHEST)))))
+        return ranges_of_wids
 
 
 @dataclass(frozen=True)
@@ -97,22 +97,22 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> ClosedW
     work = _Sheet(layout, sheet, bounds)
     specs = specs_of([reader.query for reader in readers])
     simple, others = _simply_closed(readers, specs)
-    parts, kept, steps = [], np.zeros(sheet.num_rows, bool), 0
-    found = work.runs(readers, specs, simple) if simple.size and layout.merged else None
-    if found is None:
+    parts, is_needed, steps = [], np.zeros(sheet.num_rows, bool), 0
+    closed_by_runs = work.runs(readers, specs, simple) if simple.size and layout.merged else None
+    if closed_by_runs is None:
         others = range(len(readers))
     else:
-        table, kept, steps = found
+        table, is_needed, steps = closed_by_runs
         parts.append(table)
     for i in others:
         table, needed, more = work.one(i, readers[i])
-        kept |= needed
+        is_needed |= needed
         steps += more
         if table is not None:
             parts.append(table)
     filled = [part for part in parts if part.num_rows]
     empty = _closed_schema(layout).empty_table()
-    return ClosedWindows(pa.concat_tables(filled).combine_chunks() if filled else empty, kept, steps)
+    return ClosedWindows(pa.concat_tables(filled).combine_chunks() if filled else empty, is_needed, steps)
 
 
 def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbers, Sequence[int]]:
@@ -124,15 +124,17 @@ def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbe
     for i, reader in enumerate(readers):
         alike.setdefault((id(reader.before), id(reader.after)), []).append(i)
     runs, others = [np.empty((3, 0), np.int64)], list[int]()
-    for own in alike.values():
-        before, after = readers[own[0]].before, readers[own[0]].after
+    for numbers in alike.values():
+        before, after = readers[numbers[0]].before, readers[numbers[0]].after
         if before.is_simple and after.is_simple:
-            runs.append(np.stack([np.array(own), before.until(specs[own]), after.until(specs[own])]))
+            runs.append(
+                np.stack([np.array(numbers), before.until(specs[numbers]), after.until(specs[numbers])])
+            )
         elif _in_pieces(before, after):
-            gaps = _gaps(before, after, specs[own])
-            runs += [np.stack([np.array(own), low, high]) for low, high in gaps]
+            gaps = _gaps(before, after, specs[numbers])
+            runs += [np.stack([np.array(numbers), low, high]) for low, high in gaps]
         else:
-            others += own
+            others += numbers
     return np.concatenate(runs, axis=1), others
 
 
@@ -201,7 +203,7 @@ class _Sheet:
         specs, homes = all_specs[which], np.array([reader.home for reader in readers], np.int64)[which]
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
-        kept = self._needed(homes, specs, after_wids)
+        is_needed = self._needed(homes, specs, after_wids)
         pair_lanes, pair = expand_runs(
             np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
         )
@@ -221,7 +223,7 @@ class _Sheet:
         order = np.flatnonzero(filled)[np.argsort(begin[filled], kind="stable")]
         begin, end = begin[order], end[order]
         readers_of = which[pair[of[order]]]
-        return self._summed(readers_of, wids[order], begin, end), kept, int((end - begin).sum())
+        return self._summed(readers_of, wids[order], begin, end), is_needed, int((end - begin).sum())
 
     def _needed(self, homes: Numbers, specs: WindowSpecs, after_wids: Numbers) -> Mask:
         """Which slices lie in a window that is still open, for some reader."""
@@ -269,16 +271,16 @@ class _Sheet:
 
     def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
         """Close one reader's windows, also where groups differ in what is closed."""
-        kept = np.zeros(self.table.num_rows, bool)
+        is_needed = np.zeros(self.table.num_rows, bool)
         low, high = (int(at) for at in np.searchsorted(self.selections, [reader.home, reader.home + 1]))
         if low == high:
-            return None, kept, 0
+            return None, is_needed, 0
         spec, rows, wids = reader.query.query.window, [], []
         starts = self.starts[low:high]
         firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
         for chosen, closed_before, closed_after in self._by_group(reader, low, high):
             still = ~closed_after.covers(firsts[chosen], lasts[chosen])
-            kept[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
+            is_needed[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
             for start, stop in closed_after - closed_before:
                 wid, of = expand_runs(
                     np.maximum(firsts[chosen], start), np.minimum(lasts[chosen], stop - 1) + 1
@@ -287,8 +289,8 @@ class _Sheet:
                 wids.append(wid)
         steps = sum(map(len, rows))
         if not steps:
-            return None, kept, 0
-        return self._regrouped(number, np.concatenate(rows), np.concatenate(wids)), kept, steps
+            return None, is_needed, 0
+        return self._regrouped(number, np.concatenate(rows), np.concatenate(wids)), is_needed, steps
 
     def _by_group(
         self, reader: Reader, low: int, high: int

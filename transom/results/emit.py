@@ -24,13 +24,13 @@ from transom.estimates.feedback import (
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import store_sets
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import apply_batch, boundary, with_rows
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
-from transom.results.early import EVERYTHING, WindowRequest, read_open_windows
-from transom.results.presentation import LoweredWindows, Moment, Results, Stored
+from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.prodder import due_windows
+from transom.results.result_rows import LoweredWindows, Moment, Results, Stored
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.state.state import State
@@ -159,26 +159,26 @@ class _Emit:
     ) -> tuple[BatchInput, State]:
         """Feed the final results of one query to the queries that read them."""
         standing = [outer for outer in outers if outer.is_standing]
-        own = derived_batch(inner, standing, batch, self.before, state)
-        own = replace(own, store_sets=store_sets([one for one in outers if one.is_on_demand]))
-        found = [results[inner.name] for results in self.final if inner.name in results]
+        derived = derived_batch(inner, standing, batch, self.before, state)
+        derived = replace(derived, store_sets=store_sets([each for each in outers if each.is_on_demand]))
+        tables = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
-            found.append(self.stored[inner.name].read())
-        if found:
-            rows = result_rows(inner, pa.concat_tables(found))
-            own = replace(own, outcome=self.backend.aggregate(own, rows, state))
-        return own, self._closed(state, [own], None, batches_on=0)
+            tables.append(self.stored[inner.name].read())
+        if tables:
+            rows = result_rows(inner, pa.concat_tables(tables))
+            derived = replace(derived, outcome=self.backend.aggregate(derived, rows, state))
+        return derived, self._closed(state, [derived], None, batches_on=0)
 
     def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
         """The ids below which the windows of queries are closed for all groups."""
-        found = {}
+        closed_below = {}
         for name in names:
-            query, own = self.queries[name], state.queries[name]
-            known = boundary(query, state.stream(query.query.stream), own)
-            first = next(iter(known.wids(query, known.view.general)), None)
+            query, query_state = self.queries[name], state.queries[name]
+            closed = boundary(query, state.stream(query.query.stream), query_state)
+            first = next(iter(closed.wids(query, closed.view.general)), None)
             if first is not None and first[0] <= LOWEST:
-                found[name] = first[1]
-        return found
+                closed_below[name] = first[1]
+        return closed_below
 
 
 def with_early_results(
@@ -206,12 +206,12 @@ def with_early_results(
         if inner.name not in needed or inner.name not in state.queries:
             continue
         opened = read_open_windows(state, [WindowRequest(inner, EVERYTHING)], living, partial)
-        found = [
+        tables = [
             *opened.finished(backend, moment).values(),
             *backend.fetch_shards(opened.shard_work, moment).values(),
         ]
-        if found:
+        if tables:
             batch = BatchInput(derived_rules(inner), outers, partial=partial)
-            outcome = backend.aggregate(batch, result_rows(inner, pa.concat_tables(found)), state)
+            outcome = backend.aggregate(batch, result_rows(inner, pa.concat_tables(tables)), state)
             state = with_rows(state, replace(batch, outcome=outcome))
     return state

@@ -1,4 +1,4 @@
-"""The Prodder: a query that says EMIT EARLY prods itself (thesis, section 3.2, source c).
+"""The Prodder: it prods queries with EMIT EARLY (thesis, section 3.2, source c).
 
     SLIDE 20, AT 75% OF SLIDE          0         20        40        60
                             window     |         [---------|---------)
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.elements import Clock, ClockKind, Prod
-from transom.plan.compiled import CompiledQuery
-from transom.results.early import EVERYTHING, WindowRequest, window_requests
+from transom.plan.compiled_query import CompiledQuery
+from transom.results.early_results import EVERYTHING, WindowRequest, window_requests
 from transom.results.stream_progress import BatchInput
 from transom.state.state import ProdderState, State, StreamState
 from transom.windows import ids as windows
@@ -46,22 +46,22 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
         for query in batch.queries:
             if query.query.emit is None:
                 continue
-            own = prodders.get(query.name, ProdderState())
-            own = replace(own, fresh=own.fresh or _brings_rows(batch))
+            prodder = prodders.get(query.name, ProdderState())
+            prodder = replace(prodder, fresh=prodder.fresh or _brings_rows(batch))
             here = batch.origin.now if batch.origin else now_of(query.query.clock, stream, batch.rules, clock)
-            wanted = crossed(query, own, here, points_of(query, state))
-            if is_due(query, own, clock):
-                wanted, own = EVERYTHING, replace(own, prodded=clock, fresh=False)
+            wanted = crossed(query, prodder, here, points_of(query, state))
+            if is_due(query, prodder, clock):
+                wanted, prodder = EVERYTHING, replace(prodder, prodded=clock, fresh=False)
             request = reported.get(query.name, WindowRequest(query))
             request = replace(request, wids=request.wids | wanted)
             if request.wids or request.patterned:
                 reported[query.name] = request
-            marks = crossed(query, own, here, GRID) - request.wids
+            marks = crossed(query, prodder, here, GRID) - request.wids
             if marks and not _is_on_executors(query, state):
                 observed.append(WindowRequest(query, marks))
             if here is not None:
-                own, now[query.name] = replace(own, position=here), here
-            prodders[query.name] = own
+                prodder, now[query.name] = replace(prodder, position=here), here
+            prodders[query.name] = prodder
     return DueWindows(tuple(reported.values()), tuple(observed), prodders, now)
 
 
@@ -85,12 +85,12 @@ def now_of(clock: Clock, stream: StreamState, rules: StreamRules, engine_clock: 
     return high
 
 
-def is_due(query: CompiledQuery, own: ProdderState, clock: int) -> bool:
+def is_due(query: CompiledQuery, prodder: ProdderState, clock: int) -> bool:
     """Whether it is time to report all open windows again, and something has come since the last time."""
     emit = query.query.emit
-    if emit is None or emit.every is None or not own.fresh:
+    if emit is None or emit.every is None or not prodder.fresh:
         return False
-    return own.prodded is None or clock - own.prodded >= emit.every
+    return prodder.prodded is None or clock - prodder.prodded >= emit.every
 
 
 def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
@@ -105,23 +105,25 @@ def points_of(query: CompiledQuery, state: State) -> tuple[float, ...]:
     return (emit.between[1] if learned is None else learned.point,)
 
 
-def crossed(query: CompiledQuery, own: ProdderState, now: int | None, points: Iterable[float]) -> IntervalSet:
-    """The windows of which the clock passed a mark since they were last read."""
+def crossed(
+    query: CompiledQuery, prodder: ProdderState, now: int | None, points: Iterable[float]
+) -> IntervalSet:
+    """The windows whose marks the clock has passed since the query's last batch."""
     if now is None:
         return IntervalSet()
-    spec, found = query.query.window, []
+    spec, ranges = query.query.window, []
     for point in points:
-        first = LOWEST if own.position is None else windows.wid_by_mark(spec, point, own.position)
-        found.append(IntervalSet.of((first, windows.wid_by_mark(spec, point, now))))
-    return union(found)
+        first = LOWEST if prodder.position is None else windows.wid_by_mark(spec, point, prodder.position)
+        ranges.append(IntervalSet.of((first, windows.wid_by_mark(spec, point, now))))
+    return union(ranges)
 
 
 def due_streams(
     state: State, queries: Mapping[str, CompiledQuery], rules: Mapping[str, StreamRules], clock: int
 ) -> list[str]:
     """The streams with queries that are to report by the engine's clock now, whether rows come or not."""
-    found: dict[str, None] = {}
-    for name, own in state.prodders.items():
+    due: dict[str, None] = {}
+    for name, prodder in state.prodders.items():
         query = queries.get(name)
         if query is None:
             continue
@@ -129,19 +131,19 @@ def due_streams(
         while root.query.stream not in rules and root.query.stream in queries:
             root = queries[root.query.stream]
         stream = root.query.stream
-        if stream in found or stream not in rules:
+        if stream in due or stream not in rules:
             continue
-        if is_due(query, own, clock) or (
-            rules[stream].live and _passed(query, root, own, state, rules[stream], clock)
+        if is_due(query, prodder, clock) or (
+            rules[stream].live and _passed(query, root, prodder, state, rules[stream], clock)
         ):
-            found[stream] = None
-    return list(found)
+            due[stream] = None
+    return list(due)
 
 
 def _passed(
     query: CompiledQuery,
     root: CompiledQuery,
-    own: ProdderState,
+    prodder: ProdderState,
     state: State,
     rules: StreamRules,
     clock: int,
@@ -152,6 +154,6 @@ def _passed(
     if high is None:
         return False
     spec, reach = query.query.window, 0 if root is query else root.query.window.range
-    marks = crossed(query, own, now_of(followed, stream, rules, clock), points_of(query, state))
+    marks = crossed(query, prodder, now_of(followed, stream, rules, clock), points_of(query, state))
     last = windows.wid_to(spec, high + reach)  # later ones are empty
     return bool(marks) and marks.pairs[0][0] <= last

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.grouping import sorted_distinct
-from transom.plan.compiled import CompiledQuery
+from transom.columns.groups import sorted_distinct
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.slot_sources import readable_slots
 from transom.results.close import Reader
-from transom.results.lowering import Places, combine_parts, lower_by_shape, slot_columns
-from transom.results.presentation import LoweredWindows
+from transom.results.lower import Places, combine_parts, lower_by_shape, slot_columns
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.state.accounts import Accounts
 from transom.state.state import QueryState, SelectionState, StreamState
@@ -115,11 +115,11 @@ class Reading:
 
     def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
-        found: dict[int, Places] = {}
+        places: dict[int, Places] = {}
         layouts: dict[tuple[str, ...], int] = {}  # slots that selections keep, numbered
         numbers: dict[int, int] = {}  # of the slots of each selection
         slots: list[dict[str, int]] = []
-        known: dict[tuple[tuple[str, ...], int], Places] = {}
+        shared_places: dict[tuple[tuple[str, ...], int], Places] = {}
         for i in closing:
             query, home = readers[i].query, readers[i].home
             if home not in numbers:
@@ -128,7 +128,7 @@ class Reading:
                 if numbers[home] == len(slots):
                     slots.append({key: place for place, key in enumerate(kept)})
             alike = query.slot_ids, numbers[home]
-            if alike not in known:
-                known[alike] = slot_columns(query, slots[numbers[home]])
-            found[i] = known[alike]
-        return found
+            if alike not in shared_places:
+                shared_places[alike] = slot_columns(query, slots[numbers[home]])
+            places[i] = shared_places[alike]
+        return places

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import groups_in
 from transom.elements import WindowSpec
 from transom.kernel.shards import Shard, together
 from transom.kernel.sheets import one_array
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout, state_columns
 from transom.results.close import Reader, close, specs_of
-from transom.results.lowering import lower_by_shape, lower_windows, slot_columns
-from transom.results.presentation import LoweredWindows
+from transom.results.lower import lower_by_shape, lower_windows, slot_columns
+from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork
 from transom.windows import ids as windows
 from transom.windows.slices import crossed_slices
@@ -41,24 +41,24 @@ ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
 def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[LoweredPart]:
     """The windows that close over the shards of one partition."""
     slots = {slot.id: slot for reader in work.readers for slot in reader.query.slots}
-    known = together(shards, list(slots.values()))
-    if known is None:
+    shard_cells = together(shards, list(slots.values()))
+    if shard_cells is None:
         return
-    table = known.table
+    table = shard_cells.table
     codes = group([one_array(table[name]) for name in groups_in(table.column_names)], len(table)).codes
     order = np.argsort(codes, kind="stable")
     starts = one_array(table["slice"]).to_numpy()[order]
     stops = one_array(table["stop"]).to_numpy()[order]
     places = {key: i for i, key in enumerate(slots)}
     cells = ShardCells(table.take(pa.array(order)), codes[order], starts, stops, places)
-    fragments = known.fragments[order]
+    fragments = shard_cells.fragments[order]
     by_homes: dict[tuple[int, ...], list[int]] = {}
     for i, homes in enumerate(work.homes):
         by_homes.setdefault(homes, []).append(i)
-    for homes, own in by_homes.items():
-        mine = np.logical_or.reduce([known.asked(home) for home in homes])[fragments]
+    for homes, numbers in by_homes.items():
+        mine = np.logical_or.reduce([shard_cells.wanted(home) for home in homes])[fragments]
         if mine.any():
-            yield from ShardCloser(cells, mine, homes[0], work.of(own)).all()
+            yield from ShardCloser(cells, mine, homes[0], work.of(numbers)).all()
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class ShardCloser:
             arrivals = {query.name: own for query, own in zip(asking, part.arrivals, strict=True)}
             late = {query.name: own for query, own in zip(asking, part.late, strict=True)}
             if done.table.num_rows:
-                for one in lower_by_shape(
+                for lowered in lower_by_shape(
                     self.layout,
                     done.table,
                     asking,
@@ -175,7 +175,7 @@ class ShardCloser:
                     lambda names, known=late: [known[name] for name in names],  # type: ignore[misc]
                     part.partial,
                 ):
-                    yield one, steps
+                    yield lowered, steps
                     steps = 0
 
 

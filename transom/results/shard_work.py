@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.elements import WindowSpec
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.results.close import Boundary, Reader
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
@@ -72,22 +72,22 @@ def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNee
     by_home: dict[int, list[int]] = {}
     for i, reader in enumerate(readers):
         by_home.setdefault(reader.home, []).append(i)
-    asked, closing = np.zeros(len(refs), bool), []
+    is_read, closing = np.zeros(len(refs), bool), []
     held = [dict(ref.held) for ref in refs]
     floors: dict[int, int] = {}
-    for home, own in by_home.items():
+    for home, numbers in by_home.items():
         at, slices = _slices(refs, home)
         needed = np.zeros(len(at), bool)
         seen: dict[object, Mask] = {}
-        for i in own:
+        for i in numbers:
             reader = readers[i]
-            known = _closing_key(reader)
-            if known not in seen:
-                seen[known], open_still = _touched(reader, slices[:, 0])
+            key = _closing_key(reader)
+            if key not in seen:
+                seen[key], open_still = _touched(reader, slices[:, 0])
                 needed |= open_still
-            if seen[known].any():
+            if seen[key].any():
                 closing.append(i)
-                asked[at[seen[known]]] = True
+                is_read[at[seen[key]]] = True
         if not needed.all():
             floors[home] = int(slices[~needed, 1].max())
         for place in np.unique(at[~needed]):
@@ -95,11 +95,11 @@ def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNee
             held[place][home] = tuple((start, stop) for start, stop in left.tolist())
             if not len(left):
                 del held[place][home]
-    kept = tuple(replace(ref, held=own) for ref, own in zip(refs, held, strict=True) if own)
+    refs_kept = tuple(replace(ref, held=numbers) for ref, numbers in zip(refs, held, strict=True) if numbers)
     return ShardNeeds(
         tuple(closing),
-        tuple(ref for ref, is_asked in zip(refs, asked, strict=True) if is_asked),
-        kept,
+        tuple(ref for ref, is_wanted in zip(refs, is_read, strict=True) if is_wanted),
+        refs_kept,
         floors,
     )
 

@@ -12,7 +12,7 @@ from transom.columns.table_columns import SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import SliceHolder
 from transom.results.close import Boundary
 from transom.storage.shard_refs import ShardRef
@@ -25,17 +25,17 @@ Held = tuple[Numbers, list[pa.Array]]  # the starts of slices, and the columns o
 
 def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, Numbers]:
     """By selection, the start of its last slice."""
-    found: dict[int, Numbers] = {}
+    last_starts: dict[int, Numbers] = {}
     for table in sheets:
         homes, place = np.unique(table["selection"].to_numpy(), return_inverse=True)
         lasts = np.full(len(homes), LOWEST)
         np.maximum.at(lasts, place, table["slice"].to_numpy())
-        found |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
+        last_starts |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
     for ref in shards:
         for home, slices in ref.held.items():
             last = max(start for start, _ in slices)
-            found[home] = np.maximum(found.get(home, LOWEST), np.array([last]))
-    return found
+            last_starts[home] = np.maximum(last_starts.get(home, LOWEST), np.array([last]))
+    return last_starts
 
 
 def groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iterator[Held]:
@@ -48,7 +48,7 @@ def groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iter
     for ref in state.shards:
         for file in ref.files if home in ref.held else ():
             shard = Shard.unpacked(store.get(file))
-            asked = shard.head.asked(home, shard.head.count)
+            asked = shard.head.wanted(home, shard.head.count)
             yield _held(shard.table.filter(pa.array(asked[shard.table["fragment"].to_numpy()])))
 
 
@@ -59,11 +59,11 @@ def _held(table: pa.Table) -> Held:
 
 def last_open(query: CompiledQuery, was: Boundary, parts: Iterable[Held]) -> int | None:
     """The last window that holds some slices and was not closed for their groups."""
-    found = []
+    last_wids = []
     for starts, keys in parts:
         firsts, lasts = (of(query.query.window, starts) for of in (windows.wid_from, windows.wid_to))
         for rows, (closed,) in split_by_view([was.view], keys, len(starts)):
             pairs = np.unique(np.stack([firsts[rows], lasts[rows] + 1]), axis=1).T.tolist()
             still = IntervalSet.of(*((first, after) for first, after in pairs)) - was.wids(query, closed)
-            found += [still.pairs[-1][1] - 1] if still else []
-    return max(found, default=None)
+            last_wids += [still.pairs[-1][1] - 1] if still else []
+    return max(last_wids, default=None)

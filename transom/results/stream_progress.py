@@ -19,12 +19,12 @@ from transom.overload.chunks import (
     highest_time,
 )
 from transom.overload.resumption import credit_after
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.state.accounts import Accounts
 from transom.state.state import MOST_OCCUPIED, ClockState, StreamState, Totals, Work
-from transom.windows.closed import Closed
+from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.profile import Profile
 from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
@@ -70,21 +70,27 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
     """A stream after a batch; `followed` are the clocks that the batch carries."""
     outcome, totals = batch.outcome, stream.totals + _counts(batch)
     promised = (
-        {clock: _without_sidelined(own) for clock, own in stream.clocks.items()}
+        {clock: _without_sidelined(state_of_clock) for clock, state_of_clock in stream.clocks.items()}
         if stream.sidelined
         else stream.clocks
     )
     clocks = {
-        clock: own if clock in followed or not outcome.rows else replace(own, occupied=None)
-        for clock, own in promised.items()
+        clock: state_of_clock
+        if clock in followed or not outcome.rows
+        else replace(state_of_clock, occupied=None)
+        for clock, state_of_clock in promised.items()
     }
     for clock in followed:
-        known, was = promised.get(clock) or stream.clock(clock), stream.clock(clock).closed
-        clocks[clock] = _advance_clock(known, was, clock, batch, totals)
-    for clock in dict.fromkeys(one.clock for one in batch.punctuations):
-        known = clocks.get(clock) or stream.clock(clock)
-        ranges = ((one.until, one.since, one.where) for one in batch.punctuations if one.clock == clock)
-        clocks[clock] = replace(known, closed=known.closed.close_all(ranges))
+        clock_state, was = promised.get(clock) or stream.clock(clock), stream.clock(clock).closed
+        clocks[clock] = _advance_clock(clock_state, was, clock, batch, totals)
+    for clock in dict.fromkeys(punctuation.clock for punctuation in batch.punctuations):
+        clock_state = clocks.get(clock) or stream.clock(clock)
+        ranges = (
+            (punctuation.until, punctuation.since, punctuation.where)
+            for punctuation in batch.punctuations
+            if punctuation.clock == clock
+        )
+        clocks[clock] = replace(clock_state, closed=clock_state.closed.close_all(ranges))
     sidelined = stream.sidelined
     if sidelined or batch.burst.sidelined:
         sidelined = (
@@ -92,11 +98,14 @@ def advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[
             *batch.burst.sidelined,
         )
         clocks = {
-            clock: _held(own, stream.clock(clock).closed, held_times(sidelined, clock))
-            for clock, own in clocks.items()
+            clock: _held(state_of_clock, stream.clock(clock).closed, held_times(sidelined, clock))
+            for clock, state_of_clock in clocks.items()
         }
     if batch.burst.shed:
-        clocks = {clock: _shed(own, chunk_ranges(batch.burst.shed, clock)) for clock, own in clocks.items()}
+        clocks = {
+            clock: _shed(state_of_clock, chunk_ranges(batch.burst.shed, clock))
+            for clock, state_of_clock in clocks.items()
+        }
     if batch.origin is not None and batch.origin.shed:
         clocks[batch.rules.clock] = _shed(clocks[batch.rules.clock], batch.origin.shed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
@@ -137,9 +146,13 @@ def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
     return credit_after(stream.credit, bool(stream.sidelined) and are_left, batch.new_rows, taken, share)
 
 
-def _without_sidelined(known: ClockState) -> ClockState:
+def _without_sidelined(clock_state: ClockState) -> ClockState:
     """A clock as it would be without sidelined rows."""
-    return known if known.promised is None else replace(known, closed=known.promised, promised=None)
+    return (
+        clock_state
+        if clock_state.promised is None
+        else replace(clock_state, closed=clock_state.promised, promised=None)
+    )
 
 
 def _held(promised: ClockState, before: Closed, held: IntervalSet) -> ClockState:
@@ -151,34 +164,34 @@ def _held(promised: ClockState, before: Closed, held: IntervalSet) -> ClockState
     )
 
 
-def _shed(known: ClockState, lost: IntervalSet) -> ClockState:
-    shed = (known.arrivals.shed | lost).coarsened(MOST_OCCUPIED)
-    return replace(known, arrivals=replace(known.arrivals, shed=shed))
+def _shed(clock_state: ClockState, lost: IntervalSet) -> ClockState:
+    shed = (clock_state.arrivals.shed | lost).coarsened(MOST_OCCUPIED)
+    return replace(clock_state, arrivals=replace(clock_state.arrivals, shed=shed))
 
 
 def _advance_clock(
-    known: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
+    clock_state: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
 ) -> ClockState:
-    """A clock after a batch: `known` without sidelined rows, `was` what was closed on it."""
+    """A clock after a batch: `clock_state` is without sidelined rows, and `was` is what was closed before."""
     profile = batch.outcome.clocks.get(clock, Profile())
     beside = highest_time((*batch.burst.sidelined, *batch.burst.shed), clock)
-    high = max((top for top in (known.high, profile.top, beside) if top is not None), default=None)
-    newest = max((top for top in (known.newest, profile.top) if top is not None), default=None)
+    high = max((top for top in (clock_state.high, profile.top, beside) if top is not None), default=None)
+    newest = max((top for top in (clock_state.newest, profile.top) if top is not None), default=None)
     slack = batch.rules.slack_of(clock)
-    closed: Closed = known.closed
+    closed: Closed = clock_state.closed
     if clock.kind is ClockKind.ROWS:
         closed = closed.close(totals.accepted) if totals.accepted else closed
     elif high is not None and slack is not None:
         closed = closed.close(high - slack)
-    occupied = known.occupied if known.occupied is not None else missed_times(clock, batch)
+    occupied = clock_state.occupied if clock_state.occupied is not None else missed_times(clock, batch)
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
-    arrivals = known.arrivals
+    arrivals = clock_state.arrivals
     came = profile.occupied() if batch.origin is None else batch.origin.arrived
     came |= chunk_ranges(batch.burst.sidelined, clock)
     if came:
         arrivals = arrivals.with_rows(came, batch.clock, _oldest(clock, was, batch))
-    return replace(known, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
+    return replace(clock_state, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
 
 
 def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from transom.kernel.aggregate import Outcome
-from transom.results.presentation import Results
+from transom.results.result_rows import Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.state import Work

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, Sink
 from transom.errors import SettingError
-from transom.results.presentation import Results
+from transom.results.result_rows import Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import StoredResults, fixed_frame
 from transom.runtime.loop import BatchLoop

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.backends.base import Backend
 from transom.kernel.aggregate import Outcome
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
-from transom.results.presentation import LoweredWindows, Moment, Results, Stored, finish
+from transom.results.result_rows import LoweredWindows, Moment, Results, Stored, finish
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import ExecutorState

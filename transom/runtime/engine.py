@@ -29,17 +29,19 @@ from transom.ingest.sources import (
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.overload.settings import Overload
+from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
-from transom.runtime.explain import explain, explain_text
+from transom.runtime.explain import explain_queries, explain_text
 from transom.runtime.handles import Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
+from transom.runtime.plan_decisions import all_decisions
 from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
@@ -306,7 +308,7 @@ class Engine:
 
     def _check_name(self, name: str) -> None:
         if not re.fullmatch(r"\w[\w.-]*", name):
-            raise SettingError(f"not a name: {name!r}; letters, digits, _, - and . will do")
+            raise SettingError(f"not a name: {name!r}; use letters, digits, _, - and .")
         if name in self._loop.declared.streams or name in self._loop.declared.versions:
             raise StateError(
                 f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
@@ -347,7 +349,7 @@ class Engine:
         the early one was: 1 for as good as the final, 0 for worthless. Where it raises, nothing is judged.
         """
         if not re.fullmatch(r"[^\W\d]\w*", name):
-            raise SettingError(f"not a name: {name!r}; letters, digits and _ will do")
+            raise SettingError(f"not a name: {name!r}; use letters, digits and _")
         if not callable(function):
             raise SettingError(f"the quality {name} is {function!r}, expected a function")
         self._loop.declared.qualities[name.casefold()] = guarded_quality(name, function)
@@ -497,9 +499,20 @@ class Engine:
         """Wait until the engine is stopped, or for some seconds; raises what made it fail."""
         return self._runner.await_termination(timeout)
 
-    def step(self) -> int:
-        """Process what was pushed and what waits, batch by batch, in this thread; how many batches that was."""
-        return self._runner.step()
+    def step(self, batches: int | None = None, *, empty: bool = False) -> int:
+        """Process what was pushed and what waits, batch by batch, in this thread; how many batches that was.
+
+        With `batches`, at most so many. With `empty`, a batch without rows is committed if there is no other.
+        """
+        return self._runner.step(batches, empty)
+
+    def flush(self, stream: str) -> None:
+        """Close every open window of a stream with the next batch, as if the stream ended there.
+
+        Rows of these windows that come afterwards are late.
+        """
+        self._loop.end([self._access.stream(stream).name])
+        self._wake()
 
     def drain(self, close: bool | None = None) -> None:
         """Process all that is available, close every window of streams that end, and stop.
@@ -616,11 +629,15 @@ class Engine:
 
         Text and drawings show what matters; `verbose` shows all of it.
         """
-        return explain(self._loop, format, verbose)
+        return explain_queries(self._loop, format, verbose)
 
     def explain_text(self, sql: str) -> str:
         """How a query would be computed if it was registered now, and with which queries it would share."""
         return explain_text(self._loop, sql)
+
+    def decisions(self) -> list[DecisionRecord]:
+        """What the planner decided about the queries of the last committed batch, and why, pass by pass."""
+        return all_decisions(self._loop)
 
     def progress(self) -> Progress:
         """The engine after its last committed batch: rows, lateness, watermarks, windows, times, state."""

@@ -17,11 +17,11 @@ import pyarrow as pa
 from transom.backends.base import Backend, Frame
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.kernel.shards import Shelf
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.plan.slot_sources import readable_slots
 from transom.plan.strategy import Place, Strategy
-from transom.results.presentation import Moment, Stored, computed_texts, result_schema
+from transom.results.result_rows import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
 from transom.runtime.executor_tasks import (
     ResultTarget,

@@ -19,8 +19,8 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
 from transom.ingest.tasks import in_large_tables
 from transom.kernel.shards import fetched, rolled
-from transom.plan.compiled import Slot
-from transom.results.presentation import LoweredWindows, Moment, ResultBatch, result_batch
+from transom.plan.compiled_query import Slot
+from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import RegisteredQuery
@@ -21,7 +21,7 @@ FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # the name of a query that is not registered
 
 
-def explain(loop: BatchLoop, format: str, verbose: bool) -> str:
+def explain_queries(loop: BatchLoop, format: str, verbose: bool) -> str:
     """How the registered queries are computed."""
     _check(format)
     return _shown(explanation(loop), format, verbose)

@@ -16,11 +16,13 @@ from transom.estimates.feedback import new_estimator
 from transom.ingest.late_rows import MISSED_BY
 from transom.ingest.sources import FeedSource
 from transom.ondemand.lookup import lookup_schema
-from transom.plan.compiled import compile_query
-from transom.results.presentation import result_schema
+from transom.plan.compiled_query import compile_query
+from transom.plan.decisions import DecisionRecord
+from transom.results.result_rows import result_schema
 from transom.runtime.explain import explain_query
 from transom.runtime.late_windows import late_windows
 from transom.runtime.lookups import window_length
+from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
 from transom.sql.preference_query import PreferenceQuery
@@ -170,7 +172,7 @@ class QueryHandle:
         finals lay within the bounds. For queries with EMIT EARLY."""
         query = self._window_query()
         if query.emit is None:
-            raise StateError(f"{self.name} does not say EMIT EARLY: nothing is compared")
+            raise StateError(f"{self.name} has no EMIT EARLY: it has no early results to compare")
         estimator = self._access.loop.state.estimators.get(self.name)
         if estimator is not None:
             return estimator.accuracy()
@@ -180,7 +182,7 @@ class QueryHandle:
         """Report windows when this part of their last slide is still to come (0.25: after three quarters of it),
         instead of the points that the query names; None restores those. For queries with EMIT EARLY."""
         if self._window_query().emit is None:
-            raise SettingError(f"{self.name} does not say EMIT EARLY: there is nothing to tune")
+            raise SettingError(f"{self.name} has no EMIT EARLY: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
             raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
         self._access.tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
@@ -218,11 +220,18 @@ class QueryHandle:
     def coverage(self) -> Coverage:
         """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
         probably passed over, and the share of the output that was produced."""
-        raise SettingError(f"{self.name} does not say WITH PREFERENCE: it leaves nothing out")
+        raise SettingError(f"{self.name} has no WITH PREFERENCE: it skips nothing")
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and what it shares with which queries: as text, json or mermaid."""
         return explain_query(self._access.loop, self.name, format, verbose)
+
+    def decisions(self) -> list[DecisionRecord]:
+        """What the planner decided about this query and what it shares, and why, in the order of the passes.
+
+        There are none before the query joins.
+        """
+        return query_decisions(self._access.loop, self.name)
 
     @property
     def suspended(self) -> str | None:

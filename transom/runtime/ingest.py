@@ -133,6 +133,7 @@ class Ingest:
             most_groups=self.executors.most_groups,
             on_demand=on_demand,
             store_sets=self.planner.store_sets(stream.name, on_demand),
+            limits=self.planner.strategy.limits,
         )
 
     def _run(

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import SettingError
-from transom.results.presentation import ResultBatch, Results
+from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 

@@ -25,8 +25,8 @@ from transom.ondemand.lookup import (
 )
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import lookup_end
-from transom.plan.compiled import CompiledQuery, compile_query
-from transom.results.presentation import computed_texts
+from transom.plan.compiled_query import CompiledQuery, compile_query
+from transom.results.result_rows import computed_texts
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
 from transom.runtime.registry import RegisteredQuery, Registry
@@ -216,7 +216,7 @@ def window_length(query: Query, range: str | int | timedelta | None, rows: int |
     else:
         length = given
     if length <= 0:
-        raise SettingError("a window's length is positive")
+        raise SettingError("a window's length must be positive")
     return length
 
 

@@ -23,7 +23,7 @@ from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
 from transom.overload.chunks import NO_BURST
 from transom.overload.sideline import Sideline
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.execution import Pace, Promising
@@ -106,6 +106,7 @@ class BatchLoop:
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
+        self.planner.restore_decisions(record.decisions)
         self.outputs.rows.resume(record.row_files)
         self.sideline.resume(record.paces)
         store.delete("glances")  # of an engine that died
@@ -227,6 +228,16 @@ class BatchLoop:
             self._run(intent, None)
             return True
 
+    def empty_batch(self) -> None:
+        """Run a batch without rows and without control: only the clock and the number of the batch advance."""
+        with self.lock:
+            intent = self.pending()
+            if intent is not None:
+                raise StateError(
+                    f"batch {intent.batch_id} was begun for {intent.stream} and must be finished first"
+                )
+            self._run(self._begin(None, {}, ()), None)
+
     def lull_batch(self, stream: Stream, is_ending: bool = False) -> bool:
         """Run a batch of sidelined rows of a stream, if there are some and nothing else waits.
 
@@ -301,7 +312,7 @@ class BatchLoop:
 
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
-            raise StateError("a batch is being processed; a subscriber can't ask for another")
+            raise StateError("a subscriber can't start a batch while another one is being processed")
         self.batch_thread = threading.current_thread()
         try:
             self._process(intent, frame)
@@ -535,6 +546,7 @@ class BatchLoop:
             paces=self.sideline.paces,
             probing_pace=self.promising.pace.probed,
             inserting_seconds=self.promising.pace.inserting,
+            decisions=self.planner.stored_decisions(),
         )
         self.state_bytes = self.log.commit(state, record)
         self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from transom.elements import Drop, Forget, Register, Resume, Summarize, Summary, Tune
 from transom.errors import StateError
 from transom.ondemand.stores import has_stores
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept
 from transom.plan.planner import Planner

@@ -12,7 +12,7 @@ from transom.elements import Clock, ClockKind
 from transom.errors import SettingError, near_miss
 from transom.overload.settings import Overload
 from transom.plan.limits import Limits
-from transom.plan.strategy import Fragments, Place, Strategy
+from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.windows.stream_rules import StreamRules
 
 DEFAULT_HORIZON = "366 days"
@@ -100,7 +100,7 @@ def length(what: str, value: Any, kind: ClockKind) -> int | None:
         return None
     if kind is ClockKind.TIME:
         if isinstance(value, int):
-            raise SettingError(f"{what} is a duration: {value!r} of what? Say '{value} seconds', for example")
+            raise SettingError(f"{what} needs a unit: write '{value} seconds', for example")
         found = parse_duration(value)
     elif isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
         found = int(value)
@@ -115,7 +115,7 @@ def sharing_strategy(strategy: str, fragments: str, state: str, limits: Limits |
     """How an engine shares work and where it keeps its state."""
     for name, given, known in (
         ("strategy", strategy, STRATEGIES),
-        ("fragments", fragments, tuple(kind.value for kind in Fragments)),
+        ("fragments", fragments, tuple(kind.value for kind in FragmentSharing)),
         ("state", state, tuple(place.value for place in Place)),
     ):
         if given not in known:
@@ -123,7 +123,7 @@ def sharing_strategy(strategy: str, fragments: str, state: str, limits: Limits |
     return Strategy(
         shared=not strategy.startswith("unshared"),
         paned=strategy.endswith("paned"),
-        fragments=Fragments(fragments),
+        fragments=FragmentSharing(fragments),
         adapts=strategy == "auto",
         place=Place(state),
         limits=limits or Limits(),

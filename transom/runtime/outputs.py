@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.results.presentation import SYSTEM, ResultBatch, Results
+from transom.results.result_rows import SYSTEM, ResultBatch, Results
 from transom.runtime.row_outputs import RowOutputs
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name

@@ -82,7 +82,7 @@ class PreferenceHandle(QueryHandle):
         return self._bound_preference_query()[0]
 
     def _refuse(self, why: str) -> NoReturn:
-        raise SettingError(f"{self.name} says WITH PREFERENCE: {why}")
+        raise SettingError(f"{self.name} has WITH PREFERENCE: {why}")
 
     def _remember(self) -> None:
         self._preference_query, self._since = self._bound_preference_query()

@@ -17,13 +17,13 @@ from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import BatchError, SettingError, StateError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
-from transom.plan.compiled import CompiledQuery, plain_value, typed_value
+from transom.plan.compiled_query import CompiledQuery, pattern_value, typed_value
 from transom.plan.passes.admission import release_suspended
 from transom.results.cascade import cascade_order, passed_on
-from transom.results.early import WindowRequest, read_open_windows, window_requests
+from transom.results.early_results import WindowRequest, read_open_windows, window_requests
 from transom.results.emit import with_early_results
-from transom.results.presentation import Moment, Results
 from transom.results.prodder import now_of
+from transom.results.result_rows import Moment, Results
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import prod_directory
@@ -201,5 +201,5 @@ def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[s
             typed = typed_value(value, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
-        pattern.append((column, plain_value(typed)))
+        pattern.append((column, pattern_value(typed)))
     return tuple(pattern)

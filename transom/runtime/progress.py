@@ -16,7 +16,7 @@ from transom.estimates import Accuracy
 from transom.ondemand.cache import StoreUsage
 from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
-from transom.plan.explain.words import counted, queries_text, readable
+from transom.plan.explain.text_parts import counted, queries_text, readable
 from transom.plan.families import family_kind
 from transom.results.advance import open_windows
 from transom.runtime.batch_report import BatchReport
@@ -138,7 +138,7 @@ class StoreProgress:
     hits: int
     entries: int
     bytes: int
-    tells_groups: bool = False  # of every query the store that is read first
+    lists_groups: bool = False  # whether it lists the groups of a query, which a lookup reads first
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class OnDemand:
     @property
     def lookups(self) -> int:
         """Lookups that were answered: each first reads the store of its groups."""
-        return sum(store.lookups for store in self.stores.values() if store.tells_groups)
+        return sum(store.lookups for store in self.stores.values() if store.lists_groups)
 
     @property
     def reads(self) -> int:
@@ -177,7 +177,7 @@ class OnDemand:
         return sum(store.bytes for store in self.stores.values())
 
     def _attributes(self) -> Iterator[StoreProgress]:
-        return (store for store in self.stores.values() if not store.tells_groups)
+        return (store for store in self.stores.values() if not store.lists_groups)
 
     def __str__(self) -> str:
         return (

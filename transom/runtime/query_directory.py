@@ -11,7 +11,7 @@ from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
-from transom.plan.compiled import compile_query
+from transom.plan.compiled_query import compile_query
 from transom.results.cascade import derived_rules
 from transom.runtime.declared import Declared
 from transom.runtime.membership import Newcomers
@@ -23,7 +23,7 @@ from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.promise import Count, leaves
+from transom.sql.promise import EstimatedCount, leaves
 from transom.sql.query import Query
 from transom.state.batch_intent import BatchIntent
 
@@ -116,7 +116,7 @@ class QueryDirectory:
         if own is None or len(summaries_on(known, own.stream, own.column)) > 1:
             return []
         overloads = {name: query.overload for name, query in self.known_queries().items()}
-        count = Count(own.stream, own.column)
+        count = EstimatedCount(own.stream, own.column)
         return [name for name, own in overloads.items() if own is not None and count in leaves(own.promise)]
 
     def preference_query_names(self) -> frozenset[str]:

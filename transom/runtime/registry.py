@@ -8,7 +8,7 @@ from typing import Any
 
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
 from transom.errors import SQLError, StateError
-from transom.plan.compiled import CompiledQuery, compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog, Scalars

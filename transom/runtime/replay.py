@@ -196,7 +196,7 @@ def replay_source(
         raise SettingError(f"speed is a factor above 0, such as 60 for a minute in a second, not {speed!r}")
     step = parse_duration(options["batch"])
     if step <= 0:
-        raise SettingError(f"batch is a duration longer than nothing, not {options['batch']!r}")
+        raise SettingError(f"batch must be a positive duration, not {options['batch']!r}")
     streamer = Streamer.of(*(options[key] for key in ("delay", "delays", "burst", "seed")))
     start = None if options["start"] is None else parse_instant(options["start"])
     columns, read = _opened(backend, recording, options)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transom.backends.base import Frame, StreamingInput
-from transom.errors import StateError
+from transom.errors import SettingError, StateError
 from transom.ingest.sources import StreamingSource
 from transom.ingest.streams import Stream
 from transom.runtime.loop import BatchLoop
@@ -98,14 +98,20 @@ class Runner:
 
     # --- by the program ---
 
-    def step(self) -> int:
+    def step(self, most: int | None = None, empty: bool = False) -> int:
         if self.running:
-            raise StateError("the engine is running: it steps by itself")
+            raise StateError("the engine is running: step() is for an engine that was not started")
+        if most is not None and most < 1:
+            raise SettingError(f"a step is of at least one batch, not {most}")
         self.loop.open()
         batches = 0
-        while self.batch():
+        while (most is None or batches < most) and self.batch():
             batches += 1
-        return batches or int(self.loop.idle_batch())
+        if not batches and not self.loop.idle_batch():
+            if not empty:
+                return 0
+            self.loop.empty_batch()
+        return max(1, batches)
 
     def drain(self, close: bool | None) -> None:
         was_running = self.running

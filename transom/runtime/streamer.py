@@ -71,5 +71,5 @@ class Streamer:
 def _positive(what: str, value: Any) -> int:
     found = parse_duration(value)
     if found <= 0:
-        raise SettingError(f"{what} is a duration longer than nothing, not {value!r}")
+        raise SettingError(f"{what} must be a positive duration, not {value!r}")
     return found

@@ -26,8 +26,6 @@ ChunkFormat = RowsFormat | str
 EVENT = "event"  # a format besides those that a request can name
 CacheKey = tuple[str, str, str | None, int, ChunkFormat]  # name, text, cursor, limit, format
 
-HEARTBEAT_SECONDS = 15.0
-EVENT_ROWS = 1_000
 SMALL_VALUES = 2_000  # a table with fewer values is encoded in the event loop
 CACHE_BYTES = 16 << 20  # encoded chunks that are shared until the next batch
 
@@ -223,12 +221,12 @@ class EventStream(Response):
                     await follow
 
     async def _follow(self, send: Send) -> None:
-        reader, cursor = self._reader, self._first.cursor
+        reader, cursor, limits = self._reader, self._first.cursor, self._reader.service.limits
         await _send(send, self._columns + self._first.body)
         while not reader.signal.closed:
             changed = reader.signal.next()
             try:
-                chunk = await reader.read(self._name, cursor, EVENT_ROWS, EVENT, text=self._text)
+                chunk = await reader.read(self._name, cursor, limits.event_rows, EVENT, text=self._text)
             except NotFound:
                 await _send(send, DROPPED)
                 break
@@ -236,18 +234,18 @@ class EventStream(Response):
             if chunk.rows:
                 await _send(send, chunk.body)
             if not chunk.more:
-                await self._wait_for_change(changed, send)
+                await _wait_for_change(changed, send, limits.heartbeat_seconds)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    @staticmethod
-    async def _wait_for_change(changed: asyncio.Event, send: Send) -> None:
-        """Wait for the next change; heartbeats keep the connection open meanwhile."""
-        while True:
-            try:
-                await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
-                return
-            except TimeoutError:
-                await _send(send, HEARTBEAT)
+
+async def _wait_for_change(changed: asyncio.Event, send: Send, heartbeat_seconds: float) -> None:
+    """Wait for the next change; heartbeats keep the connection open meanwhile."""
+    while True:
+        try:
+            await asyncio.wait_for(changed.wait(), heartbeat_seconds)
+            return
+        except TimeoutError:
+            await _send(send, HEARTBEAT)
 
 
 @contextmanager

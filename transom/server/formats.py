@@ -112,11 +112,11 @@ def json_columns(columns: Sequence[ColumnInfo]) -> str:
     )
 
 
-def table_columns(table: pa.Table, known: Sequence[ColumnInfo] = ()) -> list[ColumnInfo]:
+def table_columns(table: pa.Table, described: Sequence[ColumnInfo] = ()) -> list[ColumnInfo]:
     """The columns of a table; a column that is not known becomes a value of its Arrow type."""
-    if len(known) == table.num_columns and [column.name for column in known] == table.column_names:
-        return list(known)
-    by_name = {column.name: column for column in known}
+    if len(described) == table.num_columns and [column.name for column in described] == table.column_names:
+        return list(described)
+    by_name = {column.name: column for column in described}
     return [
         by_name.get(field.name) or ColumnInfo(field.name, sql_type(field.type), "value")
         for field in table.schema

@@ -16,3 +16,5 @@ class ServiceLimits:
     sql: int = 64 << 10  # characters of a query
     previews: int = 16
     recent: int = 64 << 20  # bytes of results kept in memory for readers
+    event_rows: int = 1_000  # of one server-sent event
+    heartbeat_seconds: float = 15.0  # between comments that keep a silent tail open

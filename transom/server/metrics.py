@@ -64,6 +64,7 @@ class ServiceCollector(Collector):
         service, queries = self.service, self.service.queries()
         status, progress = service.status(), service.monitor.progress()
         yield from _service_metrics(status, progress)
+        yield _decision_metric(service.decision_counts())
         yield _batch_seconds(service.history.batch_times)
         yield from _stream_metrics(service.streams())
         listed = queries[: self.query_limit]
@@ -128,6 +129,16 @@ def _service_metrics(status: ServiceStatus, progress: Progress) -> Iterator[Metr
     for kind in ("partials", "finals", "unshared_partials", "unshared_finals"):
         aggregations.add_metric((kind,), getattr(work, kind))
     yield aggregations
+
+
+def _decision_metric(counts: Mapping[tuple[str, str], int]) -> Metric:
+    """A gauge, not a counter: a decision holds until the query leaves or the planner decides otherwise."""
+    gauge = GaugeMetricFamily(
+        "transom_plan_decisions", "Decisions of the planner that hold.", labels=("pass", "decision")
+    )
+    for labels, count in sorted(counts.items()):
+        gauge.add_metric(labels, count)
+    return gauge
 
 
 def _batch_seconds(times: BatchTimes) -> Metric:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from transom.api.errors import NotFound
-from transom.api.records import QueryStatus
+from transom.api.records import DecisionInfo, QueryDetail, QueryStatus
 from transom.errors import StateError
-from transom.plan.explain.early import emit_text
+from transom.plan.explain.early_text import emit_text
+from transom.plan.explain.text_parts import readable
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
 from transom.server.batch_history import BatchHistory
@@ -61,6 +62,14 @@ class QueryCatalog:
             results=self.history.results[name],
             last=self.history.last.get(name),
         )
+
+    def detail(self, handle: QueryHandle) -> QueryDetail:
+        """The status of a query and the planner's decisions about it."""
+        decisions = (
+            DecisionInfo(one.pass_name, readable(one.about), readable(one.chosen), one.reason, one.kind)
+            for one in handle.decisions()
+        )
+        return QueryDetail(**vars(self.status(handle)), decisions=tuple(decisions))
 
     def forget(self, name: str) -> None:
         """Forget a dropped query; another query may take its name."""

@@ -13,10 +13,11 @@ from transom.api.records import ColumnInfo
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
 from transom.ondemand.lookup import lookup_schema
-from transom.plan.explain.early import emit_text
-from transom.plan.explain.spelling import window_text
+from transom.plan.explain.early_text import emit_text
+from transom.plan.explain.element_text import window_text
 from transom.promising.answers import preference_schema
-from transom.results.presentation import ESTIMATES, result_schema
+from transom.results.result_rows import ESTIMATES, result_schema
+from transom.sql.item_columns import aggregate_reference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 
@@ -79,7 +80,7 @@ def describe(query: Query | PreferenceQuery) -> QueryDescription:
 
 def _additive_items(query: Query) -> frozenset[str]:
     additive = {
-        f"`a{number}`"
+        aggregate_reference(number)
         for number, call in enumerate(query.calls)
         if aggregate_function(call.function).is_additive
     }

@@ -8,11 +8,19 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from transom.api.formats import MEDIA_TYPES, PlanFormat, RowsFormat
-from transom.api.records import AccuracyInfo, CoverageInfo, QueryList, QueryStatus, ResultList, parse_record
+from transom.api.records import (
+    AccuracyInfo,
+    CoverageInfo,
+    QueryDetail,
+    QueryList,
+    QueryStatus,
+    ResultList,
+    parse_record,
+)
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
-from transom.server.event_stream import EVENT, EVENT_ROWS, EventStream
+from transom.server.event_stream import EVENT, EventStream
 from transom.server.route_helpers import Context, QueryName, WantedFormat, rows_responses
 
 router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
@@ -49,26 +57,26 @@ async def queries(
     return await context.threads.quick(matching)
 
 
-@router.post("", status_code=201)
-async def register(context: Context, body: NewQuery) -> QueryStatus:
+@router.post("", name="register", status_code=201)
+async def register_query(context: Context, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
     return await context.threads.slow(lambda: context.service.register(body.sql, body.name, body.partial))
 
 
-@router.get("/{name}")
-async def query(context: Context, name: QueryName) -> QueryStatus:
-    """The status of a query."""
-    return await context.threads.quick(lambda: context.service.query(name))
+@router.get("/{name}", name="query")
+async def query_status(context: Context, name: QueryName) -> QueryDetail:
+    """The status of a query, with the planner's decisions about it and their reasons."""
+    return await context.threads.quick(lambda: context.service.query_detail(name))
 
 
-@router.delete("/{name}", status_code=204)
-async def drop(context: Context, name: QueryName) -> None:
+@router.delete("/{name}", name="drop", status_code=204)
+async def drop_query(context: Context, name: QueryName) -> None:
     """Drop a query; it leaves with the next batch."""
     await context.threads.slow(lambda: context.service.drop(name))
 
 
-@router.post("/{name}/resume", status_code=204)
-async def resume(context: Context, name: QueryName) -> None:
+@router.post("/{name}/resume", name="resume", status_code=204)
+async def resume_query(context: Context, name: QueryName) -> None:
     """Let a suspended query take part in batches again; it joins with the next batch."""
     await context.threads.slow(lambda: context.service.resume(name))
 
@@ -99,6 +107,7 @@ async def results(
 
 @router.get(
     "/{name}/tail",
+    name="tail",
     responses={
         **RESPONSES,
         200: {
@@ -107,7 +116,7 @@ async def results(
         },
     },
 )
-async def tail(
+async def tail_query(
     context: Context,
     name: QueryName,
     cursor: CursorText = None,
@@ -118,19 +127,19 @@ async def tail(
     """New results as server-sent events; from now on, unless a cursor is given."""
     columns = await context.columns(name)
     start = last_event_id or cursor or END_CURSOR
-    first = await context.reader.read(name, start, EVENT_ROWS, EVENT)
+    first = await context.reader.read(name, start, context.service.limits.event_rows, EVENT)
     return EventStream(context.reader, name, columns, first.cursor if start == END_CURSOR else start, first)
 
 
-@router.post("/{name}/prod", responses=rows_responses("Early results"))
-async def prod(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
+@router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
+async def prod_query(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
     """Early results of a query's open windows, as of the last committed batch."""
     table = await context.threads.slow(lambda: context.service.prod(name, body.until, body.at, body.where))
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.post("/{name}/lookup", responses=rows_responses("The answer"))
-async def lookup(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
+@router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
+async def lookup_query(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
     """The current answer of an on-demand query, for its window or a shorter one."""
     table = await context.threads.slow(
         lambda: context.service.lookup(name, body.range, body.rows, body.at, body.where)
@@ -138,8 +147,8 @@ async def lookup(context: Context, name: QueryName, body: LookupQuery, form: Wan
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.get("/{name}/explain", responses=PLAN_RESPONSES)
-async def explain(
+@router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
+async def query_plan(
     context: Context, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
     """The query's plan and what it shares with other queries."""

@@ -39,13 +39,13 @@ class RouteContext:
         """The columns of a query's results."""
         return (await self.threads.quick(lambda: self.service.query(name))).columns
 
-    async def rows(self, table: pa.Table, form: RowsFormat, known: Sequence[ColumnInfo] = ()) -> Response:
+    async def rows(self, table: pa.Table, form: RowsFormat, columns: Sequence[ColumnInfo] = ()) -> Response:
         """A table as an answer; a large one is encoded in a thread."""
         self.check_rows(table.num_rows)
         if is_large(table):
-            body = await self.threads.quick(lambda: encode_rows(table, known, form))
+            body = await self.threads.quick(lambda: encode_rows(table, columns, form))
         else:
-            body = encode_rows(table, known, form)
+            body = encode_rows(table, columns, form)
         return Response(body, media_type=MEDIA_TYPES[form])
 
     def check_rows(self, rows: int) -> None:

@@ -15,13 +15,21 @@ rejected, and results that are no longer in memory): a server calls them in thre
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from transom.api.errors import LimitError, NotFound
-from transom.api.records import CheckedQuery, EngineState, QueryStatus, ServiceStatus, StreamStatus
+from transom.api.records import (
+    CheckedQuery,
+    EngineState,
+    QueryDetail,
+    QueryStatus,
+    ServiceStatus,
+    StreamStatus,
+)
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, near_miss
 from transom.estimates import Accuracy
@@ -124,6 +132,14 @@ class Service:
     def query(self, name: str) -> QueryStatus:
         """The status of a query or a preview."""
         return self.catalog.status(self._handle(name))
+
+    def query_detail(self, name: str) -> QueryDetail:
+        """The same, with the planner's decisions about the query."""
+        return self.catalog.detail(self._handle(name))
+
+    def decision_counts(self) -> Counter[tuple[str, str]]:
+        """How many decisions of the planner hold, by pass and kind."""
+        return Counter((one.pass_name, one.kind) for one in self.engine.decisions())
 
     def text(self, name: str) -> str:
         """A query's text; it distinguishes the query from an earlier one of the same name."""

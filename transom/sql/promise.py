@@ -1,7 +1,7 @@
 """The promise of a tuple: an arithmetic expression over estimated counts, columns and numbers.
 
-`SUMMARY.Estimate.Count(a.item) * b.price` is `Times(Count("a", "item"), Column("b", "price"))`, with the
-streams' own names in place of aliases.
+`SUMMARY.Estimate.Count(item) * price` is `Arithmetic("*", EstimatedCount("s", "item"), Column("s", "price"))`.
+A stream is named by its name, not by its alias in the query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Count:
+class EstimatedCount:
     """How often the tuple's value of a summarized column is estimated to occur in a stream."""
 
     stream: str
@@ -45,11 +45,11 @@ class Arithmetic:
     right: Promise
 
 
-Promise = Count | Column | Number | Arithmetic
+Promise = EstimatedCount | Column | Number | Arithmetic
 
 
-def leaves(promise: Promise) -> Iterator[Count | Column]:
-    """The counts and columns that a promise is made of."""
+def leaves(promise: Promise) -> Iterator[EstimatedCount | Column]:
+    """The counts and columns in a promise."""
     if isinstance(promise, Arithmetic):
         yield from leaves(promise.left)
         yield from leaves(promise.right)
@@ -60,26 +60,26 @@ def leaves(promise: Promise) -> Iterator[Count | Column]:
 def counts(promise: Promise, stream: str, column: str) -> bool:
     """Whether a promise counts the values of a column.
 
-    >>> counts(Arithmetic("*", Count("s", "item"), Number(2.0)), "s", "item")
+    >>> counts(Arithmetic("*", EstimatedCount("s", "item"), Number(2.0)), "s", "item")
     True
     """
-    return Count(stream, column) in leaves(promise)
+    return EstimatedCount(stream, column) in leaves(promise)
 
 
-def promised(promise: Promise, known: Callable[[Count | Column], Floats]) -> Floats:
-    """The promises of some tuples, given the values of the counts and columns.
+def promised(promise: Promise, values_of: Callable[[EstimatedCount | Column], Floats]) -> Floats:
+    """The promise of each tuple; `values_of` returns the values of a count or a column.
 
-    >>> twice = Arithmetic("*", Number(2.0), Count("store1", "item"))
+    >>> twice = Arithmetic("*", Number(2.0), EstimatedCount("store1", "item"))
     >>> promised(twice, lambda leaf: np.array([1.0, 3.0])).tolist()
     [2.0, 6.0]
     """
     match promise:
         case Number(value):
-            return np.float64(value)  # type: ignore[return-value]  # spreads over whatever it meets
+            return np.float64(value)  # type: ignore[return-value]  # NumPy broadcasts it
         case Arithmetic(op, left, right):
-            one, other = promised(left, known), promised(right, known)
+            first, second = promised(left, values_of), promised(right, values_of)
             if op == "/":
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    return np.where(other == 0, 0.0, one / other)
-            return {"+": np.add, "-": np.subtract, "*": np.multiply}[op](one, other)
-    return known(promise)
+                    return np.where(second == 0, 0.0, first / second)
+            return {"+": np.add, "-": np.subtract, "*": np.multiply}[op](first, second)
+    return values_of(promise)

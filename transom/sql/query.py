@@ -8,7 +8,6 @@ different queries are equal strings and are computed once. In that text a stream
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Collection, Iterator
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from transom.columns.types import is_number
 from transom.elements import Clock, Emit, Using, WindowSpec
+from transom.sql.item_columns import is_key_reference, item_columns
 from transom.sql.promise import Promise
 
 
@@ -32,9 +32,6 @@ class Scalar:
 
     def __hash__(self) -> int:
         return hash(self.sql)
-
-
-_KEY = re.compile(r"`k\d+`")
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -158,8 +155,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Item:
-    """A column of the result: Spark SQL text over `` `k0` `` (keys), `` `a0` `` (aggregates),
-    `` `window_start` `` and `` `window_end` ``."""
+    """A column of the result: Spark SQL text over the columns of `transom.sql.item_columns`."""
 
     name: str
     sql: str
@@ -167,8 +163,8 @@ class Item:
 
     @property
     def is_key(self) -> bool:
-        """Whether it is a group's column as it is."""
-        return _KEY.fullmatch(self.sql) is not None
+        """Whether the item is a group column and nothing more."""
+        return is_key_reference(self.sql)
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,7 @@ class Query:
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether it has no SLIDE: its answer is looked up, and it reports nothing by itself."""
+        """Whether it has no SLIDE: it emits no results, and lookups answer it."""
         return False
 
     @property
@@ -218,7 +214,7 @@ class Query:
         return False
 
     def on_demand(self, using: Using) -> OnDemandQuery:
-        """The same query as one that is looked up, in such a structure; its windows end at every tick."""
+        """The same query as an on-demand query with this structure; its windows end at every tick."""
         values = {each.name: getattr(self, each.name) for each in fields(Query)}
         return OnDemandQuery(**values, using=using)
 
@@ -228,6 +224,12 @@ class Query:
         if self.emit is None:
             return ()
         return tuple(item for item in self.items if is_number(item.type) and not item.is_key)
+
+    @property
+    def item_columns(self) -> dict[str, pa.DataType]:
+        """The columns that the items and HAVING read, with their types: keys, aggregates, ends of the window."""
+        keys, aggregates = (key.scalar.type for key in self.keys), (call.type for call in self.calls)
+        return item_columns(keys, aggregates, self.clock_type)
 
     def scalars(self) -> Iterator[Scalar]:
         """Every scalar that must be computed for a row, repeats included."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from transom.errors import StateError
 
-# Version 7: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
+# Version 6 stores ids and field names that no Python name leaks into; version 7 adds the planner's decisions.
+# Version 8: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
 # accounts of queries, and results have the column `late`.
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 
 def check_format(version: object) -> None:
     """Refuse a file of another format version.
 
-    >>> check_format(6)
+    >>> check_format(7)
     Traceback (most recent call last):
-    transom.errors.StateError: the checkpoint has format 6, this version of transom reads format 7: continue it \
+    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 8: continue it \
 with the version of transom that wrote it, or start with a new checkpoint directory
     """
     if version != FORMAT_VERSION:

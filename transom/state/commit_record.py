@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from transom.errors import StateError
+from transom.state.pass_decisions import PassDecisions
 
 Pace = Sequence[tuple[int, float]]  # amounts of work, each with the seconds that it took
 
@@ -109,6 +110,8 @@ class CommitRecord:
     and rejected rows, by kind and stream, such as `late/bids`. `idle_closed` says by stream whether its
     windows were closed since its last rows. `paces` are the rows and seconds of the last batches of streams
     whose budget is a time; `probing_pace` and `inserting_seconds` are the same for queries with a preference.
+    `decisions` are the planner's that hold and do not follow from the state alone; they are parts of the
+    snapshot, not of this record's JSON.
     """
 
     queries: tuple[QueryRecord, ...] = ()
@@ -122,6 +125,7 @@ class CommitRecord:
     paces: Mapping[str, Pace] = field(default_factory=dict)
     probing_pace: Pace = ()
     inserting_seconds: float = 0.0
+    decisions: tuple[PassDecisions, ...] = ()
 
     def check_settings(self, naive: bool, backend: str) -> None:
         """Refuse to continue with another strategy or another backend: what they keep differs."""
@@ -158,7 +162,7 @@ class CommitRecord:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> CommitRecord:
+    def from_json(cls, stored: Mapping[str, Any], decisions: tuple[PassDecisions, ...] = ()) -> CommitRecord:
         results = stored["result_batches"]
         return cls(
             queries=tuple(map(QueryRecord.from_json, stored["queries"])),
@@ -174,6 +178,7 @@ class CommitRecord:
             paces={stream: _decode_pace(pace) for stream, pace in stored["paces"].items()},
             probing_pace=_decode_pace(stored["probing_pace"]),
             inserting_seconds=stored["inserting_seconds"],
+            decisions=decisions,
         )
 
 

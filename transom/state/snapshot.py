@@ -1,7 +1,8 @@
 """A state as bytes and back: an Arrow table with one row a part.
 
-The part `state` is JSON. The other parts are tables and packed summaries, found by their kind, the name of
-what they belong to, and a number. The table's metadata carries the version of the format.
+The part `state` is JSON, and so are the parts `decisions`, one for each pass of the planner and stream. The
+other parts are tables and packed summaries. A part is found by its kind, the name of what it belongs to, and a
+number. The table's metadata carries the version of the format.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from transom.state.accounts import Accounts
 from transom.state.checkpoint_format import FORMAT_VERSION, check_format
 from transom.state.commit_record import CommitRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
+from transom.state.pass_decisions import PassDecisions
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 
@@ -30,7 +32,7 @@ Part = tuple[str, str, int]  # the kind of a part, the name of what it belongs t
 Parts = Mapping[Part, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
-SUMMARY, PENDING, SELECTED = "summary", "pending", "selected"
+SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
 ACCOUNTS = "accounts"
 
 
@@ -70,15 +72,16 @@ class EmbeddedRuns:
 
 def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | None = None) -> bytes:
     """A snapshot of a state and a commit record; without a shelf, runs are stored in the snapshot."""
-    embedded = EmbeddedRuns()
+    embedded, record = EmbeddedRuns(), record or CommitRecord()
     runs = embedded if shelf is None else shelf
-    stored = encode_state(state, runs) | {"commit": (record or CommitRecord()).to_json()}
+    stored = encode_state(state, runs) | {"commit": record.to_json()}
     parts: dict[Part, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
     for number, table in enumerate(state.accounts.tables()):
         parts[ACCOUNTS, "", number] = _pack_table(table)
+    parts |= {(DECISIONS, one.stream, number): one.packed for number, one in enumerate(record.decisions)}
     kinds, names, numbers = zip(*parts, strict=True)
     columns = {
         "kind": pa.array(kinds, pa.string()),
@@ -98,7 +101,8 @@ def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, CommitRe
     parts = dict(zip(names, table["packed"].to_pylist(), strict=True))
     stored = json.loads(parts[STATE, "", 0])
     state = decode_state(stored, parts, EmbeddedRuns(parts) if shelf is None else shelf)
-    return state, CommitRecord.from_json(stored["commit"])
+    decisions = tuple(PassDecisions.unpacked(packed) for _, packed in _of_kind(DECISIONS, parts))
+    return state, CommitRecord.from_json(stored["commit"], decisions)
 
 
 def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:

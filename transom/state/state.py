@@ -16,7 +16,7 @@ from transom.state.accounts import Accounts
 from transom.state.promising import PromisingState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 # The most intervals that record at which times rows were accepted: a joining query has missed those.

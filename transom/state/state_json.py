@@ -29,7 +29,7 @@ from transom.state.state import (
 )
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 
 Json = dict[str, Any]
 

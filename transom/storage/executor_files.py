@@ -58,12 +58,12 @@ class ExecutorFiles:
 
     def unused(self, before: Iterable[ShardRef], after: Sequence[ShardRef], batch_id: int) -> list[str]:
         """The files that a state had and the next one, which batch `batch_id` committed, has not."""
-        kept = {ref.name for ref in after}
-        directories = {_parent(name) for name in kept}
+        names_kept = {ref.name for ref in after}
+        directories = {_parent(name) for name in names_kept}
         old, unused = {directory_of(batch_id)}, []
         for ref in before:
             old.add(_parent(ref.name))
-            if ref.name not in kept and _parent(ref.name) in directories:
+            if ref.name not in names_kept and _parent(ref.name) in directories:
                 unused += ref.files
         self.tidy(ref for ref in after if _parent(ref.name) == directory_of(batch_id))
         return [*unused, *sorted(old - directories)]

@@ -27,7 +27,7 @@ _WHAT_TO_DO = (
 )
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """A file that is being written."""
 
     def write(self, data: Any) -> Any: ...
@@ -36,7 +36,7 @@ class Sink(Protocol):
 class FramedWriter:
     """Writes a framed file piece by piece; `finish` writes the trailer."""
 
-    def __init__(self, name: str, sink: Sink):
+    def __init__(self, name: str, sink: ByteSink):
         self._sink, self._length, self._crc = sink, 0, _crc_of_name(name)
         self.closed = False  # Arrow asks
         sink.write(HEADER)
@@ -65,7 +65,7 @@ def content(name: str, data: bytes) -> memoryview:
     if bytes(view[: len(HEADER)]) != HEADER:
         if bytes(view[:6]) == b"ARROW1" or bytes(view[:2]) == b'{"' or bytes(view[:4]) == b"\xff" * 4:
             raise CheckpointError(
-                f"{name} of the checkpoint has format 6 or older, which has no checksums: continue it with the "
+                f"{name} of the checkpoint has format 7 or older, which has no checksums: continue it with the "
                 "version of transom that wrote it, or start with a new checkpoint directory"
             )
         raise damaged(name, "it is empty" if not data else "its header is not one of Transom's")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transom.windows.profile import Profile
+from transom.windows.batch_profile import Profile
 
 
 def horizon_limit(profile: Profile, high: int | None, horizon: int | None) -> int | None:

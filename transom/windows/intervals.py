@@ -100,12 +100,12 @@ class IntervalSet:
             return self
         starts, stops = self.arrays()
         gaps = starts[1:] - stops[:-1]
-        kept = np.sort(np.argsort(gaps, kind="stable")[len(gaps) - (most - 1) :])
+        largest = np.sort(np.argsort(gaps, kind="stable")[len(gaps) - (most - 1) :])
         return IntervalSet(
             tuple(
                 zip(
-                    starts[np.r_[0, kept + 1]].tolist(),
-                    stops[np.r_[kept, len(stops) - 1]].tolist(),
+                    starts[np.r_[0, largest + 1]].tolist(),
+                    stops[np.r_[largest, len(stops) - 1]].tolist(),
                     strict=True,
                 )
             )

@@ -15,7 +15,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.columns.grouping import sorted_distinct
+from transom.columns.groups import sorted_distinct
 from transom.elements import WindowSpec
 from transom.windows.intervals import IntervalSet
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.ondemand.structures.runs import GroupAnswers, TupleBatch
 
 NAN, INF = float("nan"), float("inf")

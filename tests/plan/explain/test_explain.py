@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, plan_text, query_text
 from transom.plan.planner import Planner
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 from transom.state.state import ClockState, State, StreamState, Work
 from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import IntervalSet
@@ -115,7 +115,7 @@ def test_queries_that_have_nothing_in_common_but_conjuncts_share_signatures() ->
         in lines
     )
     assert "    selection 1: where kind LIKE 'a%' AND site = 3" in lines
-    unshared = plan(*queries, planner=Planner(Strategy(fragments=Fragments.UNSHARED)))
+    unshared = plan(*queries, planner=Planner(Strategy(fragments=FragmentSharing.UNSHARED)))
     assert [family.kind for family in unshared.streams[0].families] == ["alone", "alone"]
     assert [family.fragments for family in unshared.streams[0].families] == [1, 1]
 

@@ -14,11 +14,11 @@ import pytest
 from tests.plan.explain.test_formats import keys_of
 from transom.elements import Clock, ClockKind, Preference, Summary
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
-from transom.plan.explain.spelling import promise_text
+from transom.plan.explain.element_text import promise_text
 from transom.promising.regions import DTYPES, Regions
 from transom.promising.representation import Representation
 from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.query import Comparison, Scalar
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
 from transom.state.state import State
@@ -28,7 +28,7 @@ REFERENCE = Path(__file__).parents[3] / "docs/reference/explain.md"
 SECOND = 1_000_000
 ONE = Summary("one", "store1", "item", 10 * SECOND)
 TWO = Summary("two", "store2", "item", 10 * SECOND, structure="time", kind="histogram")
-HERE, THERE = Count("store1", "item"), Count("store2", "item")
+HERE, THERE = EstimatedCount("store1", "item"), EstimatedCount("store2", "item")
 CHEAP = Comparison(Scalar("`item`", pa.int32(), "item"), "<", 5)
 JOIN = PreferenceQuery(
     (Side("store1", "one", CHEAP, CHEAP), Side("store2", "two")),
@@ -103,12 +103,12 @@ def test_before_the_first_batch_everything_waits() -> None:
 def test_a_query_tells_where_its_budget_goes_and_what_came_of_it() -> None:
     expected = """\
         query pairs: join of store1 (summary one) and store2 (summary two)
-          store1: where item < 5; the summary is asked about item < 5
+          store1: where item < 5; the summary evaluates item < 5
           pairs for which 0.price > 1.price
           preference desc SUMMARY.Estimate.Count(store1.item) * SUMMARY.Estimate.Count(store2.item), \
 fading by 0.8 with each granularity
           window 1 minute; budget 2,000 probes a batch
-          10 probes made, 8 tuples produced, about 3 passed over: 72.7%
+          10 probes made, 8 tuples produced, about 3 skipped: 72.7%
           2 regions with 190 probes wait until there is time"""
     shown = query_text(explained(running()), "pairs", verbose=True).replace("`", "")
     assert shown.startswith(dedent(expected))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from reproduce.in_process import advance
 from tests.plan.bids import SCALARS, SEQ, compiled
+from tests.results.in_process import advance
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept, release, release_suspended
 from transom.plan.planner import Planner

@@ -45,7 +45,7 @@ class LocalFiles(InputFiles):
         if files_per_batch < 1:
             raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
         self.path, self.files_per_batch, self.scalars = path, files_per_batch, scalars
-        files = list_files(path)
+        files = list_local_files(path)
         if not files and (format is None or schema is None):
             raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
         self.format = format.lower() if format else format_of(files)
@@ -60,7 +60,7 @@ class LocalFiles(InputFiles):
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         seen = set(done)
-        new = [file for file in list_files(self.path) if file not in seen]
+        new = [file for file in list_local_files(self.path) if file not in seen]
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
     def read(self, files: Sequence[str]) -> LocalFrame:
@@ -134,7 +134,7 @@ class LocalFiles(InputFiles):
         return {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in columns.items()}
 
 
-def list_files(path: str) -> list[str]:
+def list_local_files(path: str) -> list[str]:
     """The visible files with something in them, oldest first, then by name."""
     start = local_path(path).expanduser().absolute()
     if "://" in path and not path.startswith("file://"):
@@ -206,14 +206,14 @@ def _boolean(value: str) -> bool:
     return value.casefold() == "true"
 
 
-def _wider(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
+def _wider(left: pa.DataType | None, right: pa.DataType) -> pa.DataType:
     """The type that holds the values of two."""
-    if one is None or pa.types.is_null(one) or one == other:
-        return other
-    if pa.types.is_null(other):
-        return one
-    if {one, other} == {pa.int64(), pa.float64()}:
+    if left is None or pa.types.is_null(left) or left == right:
+        return right
+    if pa.types.is_null(right):
+        return left
+    if {left, right} == {pa.int64(), pa.float64()}:
         return pa.float64()
-    if {one, other} == {pa.date32(), pa.timestamp("us", tz="UTC")}:
+    if {left, right} == {pa.date32(), pa.timestamp("us", tz="UTC")}:
         return pa.timestamp("us", tz="UTC")
     return pa.string()

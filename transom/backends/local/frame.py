@@ -16,7 +16,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.backends.local.joins import left_join
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.sort_order import sort_codes
 from transom.sql.catalog import Scalars
 

@@ -19,13 +19,13 @@ from transom.sql.query import Join
 PAIRS_AT_ONCE = 100_000
 
 
-def left_join(table: pa.Table, other: pa.Table, join: Join, scalars: Scalars) -> pa.Table:
-    """The rows of `table` with the columns of the rows of `other` that match them, named `<id>.column`.
+def left_join(table: pa.Table, right: pa.Table, join: Join, scalars: Scalars) -> pa.Table:
+    """The rows of `table` with the columns of the rows of `right` that match them, named `<id>.column`.
 
     The column `<id>` tells whether a row matched. A row that matches several rows is repeated.
     """
     names = dict.fromkeys((*join.keys, *join.columns))
-    side = pa.table([other[name] for name in names], names=[f"{join.id}.{name}" for name in names])
+    side = pa.table([right[name] for name in names], names=[f"{join.id}.{name}" for name in names])
     lefts, rights = _matches(table, side, join, scalars)
     unmatched = np.setdiff1d(np.arange(table.num_rows), lefts)
     left_rows = np.concatenate([lefts, unmatched])
@@ -82,7 +82,7 @@ def _equated(table: pa.Table, side: pa.Table, join: Join) -> list[tuple[str, str
     """The columns that the condition equates: of the rows and of the table, both of one exact type."""
     condition = sqlglot.parse_one(join.on, dialect="spark")
     parts = condition.flatten() if isinstance(condition, exp.And) else [condition]
-    found = []
+    equated = []
     for part in parts:
         if not isinstance(part, exp.EQ):
             continue
@@ -92,8 +92,8 @@ def _equated(table: pa.Table, side: pa.Table, join: Join) -> list[tuple[str, str
                 kind = table.schema.field(left).type
                 is_exact = not pa.types.is_floating(kind) and not pa.types.is_nested(kind)
                 if kind == side.schema.field(right).type and is_exact:
-                    found.append((left, right))
-    return found
+                    equated.append((left, right))
+    return equated
 
 
 def _column_name(node: exp.Expression) -> str:

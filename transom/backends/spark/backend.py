@@ -16,7 +16,7 @@ from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.scalars import SparkScalars
 from transom.backends.spark.session import is_local, local_session, ship
 from transom.backends.spark.sinks import SparkSink
-from transom.backends.spark.streaming import SparkStream
+from transom.backends.spark.streaming_input import SparkStream
 from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.kernel.aggregate import BatchPlan

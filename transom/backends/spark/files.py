@@ -46,7 +46,7 @@ class SparkFiles(InputFiles):
         if files_per_batch < 1:
             raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
         self.spark, self.path, self.files_per_batch = spark, path, files_per_batch
-        files = list_files(spark, path)
+        files = list_hadoop_files(spark, path)
         if not files and (format is None or schema is None):
             raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
         names = [file.path for file in files]
@@ -61,7 +61,9 @@ class SparkFiles(InputFiles):
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
         seen = set(done)
-        new = [file.path for file in sorted(list_files(self.spark, self.path)) if file.path not in seen]
+        new = [
+            file.path for file in sorted(list_hadoop_files(self.spark, self.path)) if file.path not in seen
+        ]
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
     def read(self, files: Sequence[str]) -> SparkFrame:
@@ -147,7 +149,7 @@ def _literal(files: Iterable[str]) -> list[str]:
 # --- Hadoop's file systems, so that any that Spark knows works -------------------------------------
 
 
-def list_files(spark: SparkSession, path: str) -> list[File]:
+def list_hadoop_files(spark: SparkSession, path: str) -> list[File]:
     """The visible files with something in them, oldest first; SettingError if the path leads nowhere."""
     jvm: Any = spark._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()
@@ -158,13 +160,13 @@ def list_files(spark: SparkSession, path: str) -> list[File]:
     try:
         system = target.getFileSystem(conf)
         exact = system.exists(target)  # before globs: a name may contain a bracket
-        found = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
+        statuses = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
     except Exception as error:
         raise SettingError(f"can't list {path}: {_first_line(error)}") from error
-    if not found:
+    if not statuses:
         raise SettingError(f"no such file or directory: {path}")
     files: dict[str, File] = {}
-    for status in found:
+    for status in statuses:
         inside = list(system.listStatus(status.getPath())) if status.isDirectory() else [status]
         for entry in inside:
             name = entry.getPath().getName()

@@ -39,17 +39,17 @@ class SparkScalars:
         Only types are remembered: an expression that fails now may succeed once its function is registered.
         """
         key = tuple(columns.items())
-        known = {text: self._types[key, text] for text in set(expressions) if (key, text) in self._types}
-        new = [text for text in dict.fromkeys(expressions) if text not in known]
-        found: dict[str, pa.DataType | SQLError] = {
+        cached = {text: self._types[key, text] for text in set(expressions) if (key, text) in self._types}
+        new = [text for text in dict.fromkeys(expressions) if text not in cached]
+        types: dict[str, pa.DataType | SQLError] = {
             text: SQLError(FOREIGN) for text in new if reaches_out(text)
         }
-        new = [text for text in new if text not in found]
-        found |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
-        if len(self._types) + len(found) > MAX_CACHED:
+        new = [text for text in new if text not in types]
+        types |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
+        if len(self._types) + len(types) > MAX_CACHED:
             self._types.clear()
-        self._types |= {(key, text): type for text, type in found.items() if not isinstance(type, SQLError)}
-        return [known[text] if text in known else found[text] for text in expressions]
+        self._types |= {(key, text): type for text, type in types.items() if not isinstance(type, SQLError)}
+        return [cached[text] if text in cached else types[text] for text in expressions]
 
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         """A table with one column for each named expression, row by row."""

@@ -114,7 +114,7 @@ def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) 
     pairs but `limit - 1` must do so. No grid needs to be tried.
     """
     limit = max(limit, 2)
-    found = np.full(groups, FINEST, np.int64)
+    exponents = np.full(groups, FINEST, np.int64)
     chosen = np.isfinite(values) & (np.bincount(codes, minlength=groups) > limit)[codes]
     values, codes = np.where(_is_minus_zero(values), -5e-324, values)[chosen], codes[chosen]
     order = np.argsort(values) if groups == 1 else np.lexsort((values, codes))
@@ -124,8 +124,8 @@ def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) 
     ranked = np.sort(codes[within] * 2 * _NEVER + (_NEVER - meetings[within]))  # the highest exponents first
     starts = np.searchsorted(ranked, np.arange(groups + 1) * 2 * _NEVER)
     crowded = np.flatnonzero(np.diff(starts) >= limit)
-    found[crowded] = np.maximum(_NEVER - ranked[starts[crowded] + limit - 1] % (2 * _NEVER), FINEST)
-    return found
+    exponents[crowded] = np.maximum(_NEVER - ranked[starts[crowded] + limit - 1] % (2 * _NEVER), FINEST)
+    return exponents
 
 
 def _is_minus_zero(values: Doubles) -> NDArray[np.bool_]:

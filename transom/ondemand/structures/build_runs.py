@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.grouping import Groups, group
+from transom.columns.groups import Groups, group
 from transom.ondemand.structures.runs import Numbers, Run, TupleBatch
 
 

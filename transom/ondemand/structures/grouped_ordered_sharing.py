@@ -85,11 +85,11 @@ class GroupedOrderedSharing:
 
     def expire(self, before: int) -> None:
         """Evict groups without tuples at or after a time."""
-        kept = np.flatnonzero(self._newest >= before)
-        if len(kept) < len(self._groups):
-            self._keys = tuple(key.take(pa.array(kept)) for key in self._keys)
-            self._groups = [self._groups[place] for place in kept.tolist()]
-            self._newest = self._newest[kept]
+        remaining = np.flatnonzero(self._newest >= before)
+        if len(remaining) < len(self._groups):
+            self._keys = tuple(key.take(pa.array(remaining)) for key in self._keys)
+            self._groups = [self._groups[place] for place in remaining.tolist()]
+            self._newest = self._newest[remaining]
             for place, group in enumerate(self._groups):
                 group.rescan = partial(self._reread, place)
 
@@ -119,23 +119,23 @@ class GroupedOrderedSharing:
 
     def _places(self, run: Run) -> Numbers:
         """The places of a run's groups in this instance; new groups get new places."""
-        known = len(self._groups)
-        if not known:
+        existing = len(self._groups)
+        if not existing:
             self._keys = tuple(key.slice(0, 0) for key in run.keys)
-        alike = align_groups([self._keys, run.keys], known + run.groups)
+        alike = align_groups([self._keys, run.keys], existing + run.groups)
         places = np.full(alike.count, -1)
-        places[alike.codes[:known]] = np.arange(known)
-        found = places[alike.codes[known:]]
-        new = np.flatnonzero(found < 0)
+        places[alike.codes[:existing]] = np.arange(existing)
+        group_places = places[alike.codes[existing:]]
+        new = np.flatnonzero(group_places < 0)
         if len(new):
-            found[new] = np.arange(known, known + len(new))
+            group_places[new] = np.arange(existing, existing + len(new))
             self._keys = tuple(
                 pa.concat_arrays([mine, key.take(pa.array(new))])
                 for mine, key in zip(self._keys, run.keys, strict=True)
             )
             self._newest = np.r_[self._newest, run.times[run.bounds[1:][new] - 1]]
-            self._groups += [self._group(known + place) for place in range(len(new))]
-        return found
+            self._groups += [self._group(existing + place) for place in range(len(new))]
+        return group_places
 
     def _group(self, place: int) -> OrderedSharing:
         group = OrderedSharing(self.windows, self.accumulator.function == "max", partial(self._reread, place))

@@ -59,7 +59,7 @@ class WindowSizes:
     def add(self, size: int) -> None:
         """A query with a window of this size joins."""
         if size <= 0:
-            raise ValueError("a window's size is positive")
+            raise ValueError("a window's size must be positive")
         self._queries[size] = self._queries.get(size, 0) + 1
 
     def remove(self, size: int) -> None:

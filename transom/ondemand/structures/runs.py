@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.hashing import row_hashes
+from transom.columns.hashes import row_hashes
 
 Numbers = NDArray[np.int64]
 Ticks = NDArray[np.uint32] | NDArray[np.int64]

@@ -65,11 +65,11 @@ class Staircase(Structure):
         with np.errstate(invalid="ignore"):
             if self.accumulator.function == "max":
                 above = np.maximum.accumulate(numbers[::-1])[::-1]
-                kept = (numbers[:-1] > above[1:]) | (np.isnan(numbers[:-1]) & ~np.isnan(above[1:]))
+                is_stair = (numbers[:-1] > above[1:]) | (np.isnan(numbers[:-1]) & ~np.isnan(above[1:]))
             else:
                 below = np.fmin.accumulate(numbers[::-1])[::-1]
-                kept = (numbers[:-1] < below[1:]) | (np.isnan(below[1:]) & ~np.isnan(numbers[:-1]))
-        return np.r_[kept, True]
+                is_stair = (numbers[:-1] < below[1:]) | (np.isnan(below[1:]) & ~np.isnan(numbers[:-1]))
+        return np.r_[is_stair, True]
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         window = entries_since(runs, since)

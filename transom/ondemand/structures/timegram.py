@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.type_ids import type_id
 from transom.ondemand.structures.answer_intervals import AnswerIntervals, BucketTuples
 from transom.ondemand.structures.buckets import (
@@ -74,7 +74,7 @@ class TimeGram(Structure):
         ):
             raise ValueError(f"a timegram is of numbers, not of {type}")
         if self.buckets < 1 or (self.slice is not None and self.slice < 1):
-            raise ValueError("a timegram's buckets and slices are positive")
+            raise ValueError("a timegram's buckets and slices must be positive")
         self._fixed_buckets  # noqa: B018  raises ValueError for wrong bounds
 
     @property
@@ -138,13 +138,13 @@ class TimeGram(Structure):
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
         groups, divided = self._aligned(runs, floor)
-        found = merge_entries(runs, groups, floor)
-        outer = len(found.run.keys) - len(divided)
-        heads = dict(zip(divided, found.run.keys[outer:], strict=True))
+        entries = merge_entries(runs, groups, floor)
+        outer = len(entries.run.keys) - len(divided)
+        heads = dict(zip(divided, entries.run.keys[outer:], strict=True))
         for name, ufunc in (("low", np.fmin), ("high", np.fmax)):
             if name in runs[0].heads:
-                heads[name] = found.heads(runs, name, ufunc)
-        return self._sliced(replace(found.run, keys=found.run.keys[:outer], heads=heads))
+                heads[name] = entries.heads(runs, name, ufunc)
+        return self._sliced(replace(entries.run, keys=entries.run.keys[:outer], heads=heads))
 
     def _aligned(self, runs: Sequence[Run], floor: int) -> tuple[AlignedGroups, tuple[str, ...]]:
         """The groups and buckets of all runs; their last keys are the heads with the returned names."""

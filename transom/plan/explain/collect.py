@@ -11,14 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.durations import format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates import Accuracy
 from transom.overload.settings import Overload
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Membership
-from transom.plan.explain.early import emit_text
+from transom.plan.explain.early_text import emit_text
+from transom.plan.explain.element_text import (
+    call_text,
+    having_text,
+    instant,
+    length_text,
+    overload_text,
+    slot_text,
+    window_text,
+)
 from transom.plan.explain.promising import preference_plans, summary_plans
 from transom.plan.explain.records import (
     ChoicePlan,
@@ -26,7 +35,7 @@ from transom.plan.explain.records import (
     FamilyPlan,
     Holding,
     JoinedTable,
-    Kept,
+    KeptSlot,
     PassPlan,
     Projected,
     QueryPlan,
@@ -37,15 +46,6 @@ from transom.plan.explain.records import (
     StreamPlan,
     Window,
     WorkDone,
-)
-from transom.plan.explain.spelling import (
-    call_text,
-    having_text,
-    instant,
-    length_text,
-    overload_text,
-    slot_text,
-    window_text,
 )
 from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection, family_kind, family_numbers
@@ -129,28 +129,37 @@ class Explained:
         return name in self.again or (name in self.standing and name not in self.state.queries)
 
 
-def gather(known: Explained) -> Explanation:
+def gather(explained: Explained) -> Explanation:
     """Describe what the planner decided; for queries that wait, what it decides when they join."""
-    holding, planner = held_by_selection(known.joined), known.what_if
+    holding, planner = held_by_selection(explained.joined), explained.what_if
     streams = []
-    inner = {query.name: query for query, _ in cascade_order(list(known.queries.values()), known.rules)}
+    inner = {
+        query.name: query for query, _ in cascade_order(list(explained.queries.values()), explained.rules)
+    }
     derived = {name: derived_rules(query) for name, query in inner.items()}
-    for name, rules in {**known.rules, **derived}.items():
-        reading = [query for query in known.standing.values() if query.query.stream == name]
-        families = planner.plan(known.joined, reading).families
+    for name, rules in {**explained.rules, **derived}.items():
+        reading = [query for query in explained.standing.values() if query.query.stream == name]
+        families = planner.plan(explained.joined, reading).families
         kin = _kin(families)
-        described = [_Describing(known, family, holding).family(kin[i]) for i, family in enumerate(families)]
+        described = [
+            _Describing(explained, family, holding).family(kin[i]) for i, family in enumerate(families)
+        ]
         numbers = family_numbers(families)
         ordered = [
-            replace(one, id=number, kin=tuple(sorted(numbers[place] for place in one.kin)))
-            for number, one in sorted(zip(numbers, described, strict=True), key=lambda pair: pair[0])
+            replace(family_plan, id=number, kin=tuple(sorted(numbers[place] for place in family_plan.kin)))
+            for number, family_plan in sorted(zip(numbers, described, strict=True), key=lambda pair: pair[0])
         ]
         decisions = tuple(
-            PassPlan(one, tuple(ChoicePlan(own.about, own.chosen, own.reason) for own in choices))
-            for one, choices in (planner.decisions(name) if reading or _looks(known, name) else ())
+            PassPlan(
+                family_plan,
+                tuple(ChoicePlan(choice.about, choice.chosen, choice.reason) for choice in choices),
+            )
+            for family_plan, choices in (
+                planner.decisions(name) if reading or _looks(explained, name) else ()
+            )
         )
-        streams.append(_stream(known, name, rules, reading, ordered, decisions))
-    state, windows = known.state, {name: query.query for name, query in known.queries.items()}
+        streams.append(_stream(explained, name, rules, reading, ordered, decisions))
+    state, windows = explained.state, {name: query.query for name, query in explained.queries.items()}
     files = Shards(
         sum(len(ref.parts) for ref in state.shards),
         sum(ref.rows for ref in state.shards),
@@ -158,39 +167,39 @@ def gather(known: Explained) -> Explanation:
     )
     return Explanation(
         state.batch_id,
-        _slices(known),
-        known.strategy.fragments.value,
-        known.strategy.place.value,
+        _slices(explained),
+        explained.strategy.fragments.value,
+        explained.strategy.place.value,
         files,
         tuple(streams),
-        tuple(summary_plans(known.summaries, known.preference_queries, windows, state.promising)),
-        tuple(preference_plans(known.preference_queries, state.promising, known.again)),
+        tuple(summary_plans(explained.summaries, explained.preference_queries, windows, state.promising)),
+        tuple(preference_plans(explained.preference_queries, state.promising, explained.again)),
     )
 
 
-def _slices(known: Explained) -> str:
+def _slices(explained: Explained) -> str:
     """The name of the strategy, as an engine is given it."""
-    strategy = known.strategy
-    if any(query.naive for query in known.queries.values()):
+    strategy = explained.strategy
+    if any(query.naive for query in explained.queries.values()):
         return "naive"
     if strategy.adapts:
         return "auto"
     return f"{'shared' if strategy.shared else 'unshared'}_{'paned' if strategy.paned else 'paired'}"
 
 
-def _looks(known: Explained, stream: str) -> bool:
-    return any(query.query.stream == stream for query in known.looking)
+def _looks(explained: Explained, stream: str) -> bool:
+    return any(query.query.stream == stream for query in explained.looking)
 
 
 def _stream(
-    known: Explained,
+    explained: Explained,
     name: str,
     rules: StreamRules,
     reading: Sequence[CompiledQuery],
     families: Sequence[FamilyPlan],
     decisions: tuple[PassPlan, ...],
 ) -> StreamPlan:
-    looking = [query for query in known.looking if query.query.stream == name]
+    looking = [query for query in explained.looking if query.query.stream == name]
     everyone = [*reading, *looking]
     uses = Counter(scalar.sql for query in everyone for scalar in query.query.scalars())
     joins = {
@@ -204,19 +213,23 @@ def _stream(
         None if rules.horizon is None else length_text(rules.horizon, kind),
         None if rules.idle is None else length_text(rules.idle, ClockKind.TIME),
         len(reading),
-        {query: why for query, (stream, why) in known.suspended.items() if stream == name},
+        {query: why for query, (stream, why) in explained.suspended.items() if stream == name},
         tuple(Projected(sql, count) for sql, count in uses.items()),
         tuple(joins.values()),
-        work_done(known.state.stream(name).work),
+        work_done(explained.state.stream(name).work),
         tuple(families),
         None if rules.overload is None else _overload(rules.overload),
-        _sidelined(known.state.stream(name), rules.clock),
-        None if name in known.rules else name,
+        _sidelined(explained.state.stream(name), rules.clock),
+        None if name in explained.rules else name,
         len(looking),
         store_set_plans(
-            known.what_if.store_sets(name, looking), looking, known.state, known.joined, known.waits
+            explained.what_if.store_sets(name, looking),
+            looking,
+            explained.state,
+            explained.joined,
+            explained.waits,
         ),
-        sum(name in (side.stream for side in query.sides) for query in known.preference_queries.values()),
+        sum(name in (side.stream for side in query.sides) for query in explained.preference_queries.values()),
         decisions,
     )
 
@@ -226,12 +239,12 @@ Kin = tuple[tuple[str, ...] | None, tuple[int, ...]]  # groups that are rolled u
 
 def _kin(families: Sequence[Family]) -> list[Kin]:
     """For each family the groups that it may be rolled up from, and with which others."""
-    found: list[Kin] = [(None, ())] * len(families)
+    kin: list[Kin] = [(None, ())] * len(families)
     for places in rollup_groups(families):
         keys = tuple(dict.fromkeys(key.sql for place in places for key in families[place].keys))
         for place in places:
-            found[place] = keys, tuple(other for other in places if other != place)
-    return found
+            kin[place] = keys, tuple(other for other in places if other != place)
+    return kin
 
 
 def _overload(overload: Overload) -> str:
@@ -259,26 +272,32 @@ def work_done(work: Work) -> WorkDone:
 
 def held_by_selection(state: State) -> dict[int, Holding]:
     """What each selection holds, all found at once."""
-    found = {}
-    for home, own in state.selections.items():
-        slices = {pair for ref in state.shards for pair in ref.held.get(home, ())} if own.on_executors else ()
-        found[home] = Holding("executors", len(slices), None) if own.on_executors else Holding("driver", 0, 0)
+    holdings = {}
+    for home, selection in state.selections.items():
+        slices = (
+            {pair for ref in state.shards for pair in ref.held.get(home, ())}
+            if selection.on_executors
+            else ()
+        )
+        holdings[home] = (
+            Holding("executors", len(slices), None) if selection.on_executors else Holding("driver", 0, 0)
+        )
     for sheet in state.sheets.values():
         homes = sheet["selection"].to_numpy()
         counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)
         pairs = group([homes, sheet["slice"].to_numpy()], len(homes))
         slices_of = Counter(homes[pairs.firsts].tolist())
-        found |= {home: Holding("driver", slices_of[home], rows) for home, rows in counted}
-    return found
+        holdings |= {home: Holding("driver", slices_of[home], rows) for home, rows in counted}
+    return holdings
 
 
 class _Describing:
     """A family being described."""
 
-    def __init__(self, known: Explained, family: Family, holding: Mapping[int, Holding]):
-        self.known, self.planned, self.holding = known, family, holding
+    def __init__(self, explained: Explained, family: Family, holding: Mapping[int, Holding]):
+        self.explained, self.planned, self.holding = explained, family, holding
         clock = family.clock
-        high = known.state.stream(clock.stream).clock(clock).high
+        high = explained.state.stream(clock.stream).clock(clock).high
         self.clock, self.now = clock, high
 
     def family(self, kin: Kin) -> FamilyPlan:
@@ -310,7 +329,7 @@ class _Describing:
         )
 
     def _selection(self, member: Selection) -> SelectionPlan:
-        queries = [self.known.queries[name] for name in member.queries]
+        queries = [self.explained.queries[name] for name in member.queries]
         axis = self.planned.axis
         where = " AND ".join(map(predicate_text, member.conjuncts)) or None
         return SelectionPlan(
@@ -326,42 +345,42 @@ class _Describing:
         )
 
     def _query(self, query: CompiledQuery) -> QueryPlan:
-        own = self.known.joined.queries[query.name]
+        query_state = self.explained.joined.queries[query.name]
         spec, kind = query.query.window, self.clock.kind
         return QueryPlan(
             query.name,
             Window(window_text(spec, kind), spec.range, spec.slide, spec.phase),
             tuple(map(call_text, query.query.calls)),
             having_text(query.query),
-            self.known.waits(query.name),
-            own.homes[1:],
-            None if own.unseen is None else tuple(own.unseen),
+            self.explained.waits(query.name),
+            query_state.homes[1:],
+            None if query_state.unseen is None else tuple(query_state.unseen),
             self._early(query),
-            tuple(self.known.readers.get(query.name, ())),
+            tuple(self.explained.readers.get(query.name, ())),
             None if query.query.overload is None else overload_text(query.query.overload),
         )
 
     def _early(self, query: CompiledQuery) -> str | None:
         if query.query.emit is None:
             return None
-        prodder = self.known.state.prodders.get(query.name)
+        prodder = self.explained.state.prodders.get(query.name)
         return emit_text(
             query.query.emit, self._accuracy(query.name), prodder.point if prodder is not None else None
         )
 
     def _accuracy(self, name: str) -> Accuracy | None:
-        learned = self.known.state.estimators.get(name)
+        learned = self.explained.state.estimators.get(name)
         return None if learned is None else learned.accuracy()
 
     def _slicing(self, member: Selection) -> Slicing:
-        kind, paned = self.clock.kind, self.known.strategy.paned
-        found = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
+        kind, paned = self.clock.kind, self.explained.strategy.paned
+        progressions = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
         per = HOUR if kind is ClockKind.TIME else max(spec.slide for spec in member.windows)
         now = 0 if self.now is None else self.now
-        following = next_edges(found, now, NEXT)
+        following = next_edges(progressions, now, NEXT)
         edges = () if self.now is None else tuple(following)
         return Slicing(
-            count_edges(found, now, now + per, MOST_EDGES),
+            count_edges(progressions, now, now + per, MOST_EDGES),
             "hour" if kind is ClockKind.TIME else str(per),
             per,
             tuple(length_text(later - edge, kind) for edge, later in pairwise(following)),
@@ -370,7 +389,7 @@ class _Describing:
         )
 
 
-def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[Kept]:
+def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[KeptSlot]:
     readers: dict[str, list[SlotReader]] = {slot.id: [] for slot in slots}
     for query in queries:
         for call, places in zip(query.query.calls, query.reads, strict=True):
@@ -378,7 +397,7 @@ def _kept(slots: Sequence[Slot], queries: Sequence[CompiledQuery]) -> Iterator[K
                 if slot is not None:
                     readers[slot.id].append(SlotReader(query.name, call_text(call)))
     for slot in slots:
-        yield Kept(slot_text(slot), tuple(readers[slot.id]))
+        yield KeptSlot(slot_text(slot), tuple(readers[slot.id]))
 
 
 def _constants(predicate: Predicate) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from transom.plan.explain.records import (
 )
 from transom.plan.explain.stores_text import store_set_title
 from transom.plan.explain.text import family_title, work_text
-from transom.plan.explain.words import counted, name_list, queries_text, readable
+from transom.plan.explain.text_parts import counted, name_list, queries_text, readable
 
 FAMILIES, SELECTIONS, NAMES = 6, 4, 5  # that a readable drawing has at most: of a stream, a family, a box
 QUERIES = 12  # with a preference
@@ -83,13 +83,13 @@ def label(*lines: str) -> str:
 
 
 def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
-    said = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
+    parts = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
     if stream.on_demand:
-        said = [*(said if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
+        parts = [*(parts if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
     if stream.with_preference:
         led = f"{queries_text(stream.with_preference)} with a preference"
-        said = [*(said if stream.queries or stream.on_demand else ()), led]
-    yield f"  {node}([{label(stream.name, *said)}])"
+        parts = [*(parts if stream.queries or stream.on_demand else ()), led]
+    yield f"  {node}([{label(stream.name, *parts)}])"
     most = len(stream.families) if verbose else FAMILIES
     for family in stream.families[:most]:
         yield from _family(node, f"{node}f{family.id}", family, verbose)

@@ -1,4 +1,4 @@
-"""What EXPLAIN knows of summaries and of queries with a preference, as plain values."""
+"""EXPLAIN of summaries and of queries with a preference, as records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from transom.elements import ClockKind, Preference, Summary
-from transom.plan.explain.spelling import length_text, promise_text
+from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import counts
@@ -16,7 +16,7 @@ from transom.state.promising import PreferenceState, PromisingState, SummaryStat
 
 @dataclass(frozen=True)
 class GranularityPlan:
-    """A granularity of a summary: how much time it covers, and what is in it now."""
+    """A granularity of a summary: the time that it covers, and its zones and tuples."""
 
     number: int  # from 1, the newest and finest
     covers: str
@@ -27,7 +27,7 @@ class GranularityPlan:
 
 @dataclass(frozen=True)
 class SummaryPlan:
-    """A summary: how it is divided, what it holds, and who is led by it."""
+    """A summary: its structure, its contents, and the queries that it guides."""
 
     name: str
     stream: str
@@ -50,7 +50,7 @@ class SummaryPlan:
 
 @dataclass(frozen=True)
 class SidePlan:
-    """A stream of a query with a preference; the summary is asked about `guide`, a part of `where`."""
+    """A stream of a query with a preference; the summary evaluates `guide`, a part of `where`."""
 
     stream: str
     summary: str
@@ -60,7 +60,7 @@ class SidePlan:
 
 @dataclass(frozen=True)
 class PreferencePlan:
-    """A query with a preference: where its budget goes, what waits, and what came of it so far."""
+    """A query with a preference: its budget, the deferred regions, and its results so far."""
 
     name: str
     kind: str  # join, selection or aggregates
@@ -70,9 +70,9 @@ class PreferencePlan:
     window: str | None
     budget: str | None
     sides: tuple[SidePlan, ...]
-    rest: str | None  # what is to hold for a pair beside the equality
+    rest: str | None  # the condition on pairs besides the equality
     waits: bool
-    regions: int  # that wait until there is time
+    regions: int  # deferred
     probes_left: int  # in these
     probes: int
     produced: int
@@ -87,40 +87,42 @@ def summary_plans(
     state: PromisingState,
 ) -> Iterator[SummaryPlan]:
     """Summaries as they are, or will be with the next batch."""
-    for name, asked in summaries.items():
-        own = state.summaries.get(name)
-        shape = asked if own is None else own.representation.shape
-        led = (query for query, one in preference_queries.items() if name in (s.summary for s in one.sides))
+    for name, summary in summaries.items():
+        summary_state = state.summaries.get(name)
+        shape = summary if summary_state is None else summary_state.representation.shape
+        led = (
+            query for query, reader in preference_queries.items() if name in (s.summary for s in reader.sides)
+        )
         counting = (
             query
-            for query, one in queries.items()
-            if one.overload is not None and counts(one.overload.promise, asked.stream, asked.column)
+            for query, reader in queries.items()
+            if reader.overload is not None and counts(reader.overload.promise, summary.stream, summary.column)
         )
         yield SummaryPlan(
             name,
-            asked.stream,
-            asked.column,
+            summary.stream,
+            summary.column,
             shape.structure,
-            asked.structure == "auto" and own is not None,
+            summary.structure == "auto" and summary_state is not None,
             shape.buckets if shape.structure not in ("none", "time") else 1,
             "exact histograms"
             if shape.kind == "histogram"
             else f"count sketches of {shape.rows} by {shape.width}",
-            _time(asked.reach),
-            tuple(_granularities(shape, own)),
-            0 if own is None else len(own.representation.zones().since),
-            0 if own is None else int(own.representation.zones().counts.sum()),
-            0 if own is None else own.representation.nbytes,
-            0 if own is None else own.came,
-            0 if own is None else own.late,
-            "executors" if own is not None and own.files else "driver",
-            own is None,
+            _time(summary.reach),
+            tuple(_granularities(shape, summary_state)),
+            0 if summary_state is None else len(summary_state.representation.zones().since),
+            0 if summary_state is None else int(summary_state.representation.zones().counts.sum()),
+            0 if summary_state is None else summary_state.representation.nbytes,
+            0 if summary_state is None else summary_state.came,
+            0 if summary_state is None else summary_state.late,
+            "executors" if summary_state is not None and summary_state.files else "driver",
+            summary_state is None,
             (*led, *counting),
         )
 
 
-def _granularities(shape: Summary, own: SummaryState | None) -> Iterator[GranularityPlan]:
-    zones = None if own is None else own.representation.zones()
+def _granularities(shape: Summary, summary_state: SummaryState | None) -> Iterator[GranularityPlan]:
+    zones = None if summary_state is None else summary_state.representation.zones()
     for number in range(1, shape.depth + 1):
         covers = shape.granularity * shape.rate ** (number - 1)
         mine = None if zones is None else zones.granularity == number
@@ -138,9 +140,9 @@ def preference_plans(
 ) -> Iterator[PreferencePlan]:
     """Queries with a preference; those `again` take the place of others that are about to leave."""
     for name, query in preference_queries.items():
-        own = None if name in again else state.queries.get(name)
-        pending = () if own is None else own.pending
-        done = (own or PreferenceState(())).coverage
+        query_state = None if name in again else state.queries.get(name)
+        pending = () if query_state is None else query_state.pending
+        done = (query_state or PreferenceState(())).coverage
         yield PreferencePlan(
             name,
             "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
@@ -151,7 +153,7 @@ def preference_plans(
             _budget(query.preference),
             tuple(map(_side, query.sides)),
             query.rest,
-            own is None,
+            query_state is None,
             sum(map(len, pending)),
             sum(int(regions.left.sum()) for regions in pending),
             done.probes,

@@ -1,17 +1,17 @@
-"""What EXPLAIN says of summaries and of queries with a preference, as text."""
+"""EXPLAIN of summaries and of queries with a preference, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from transom.plan.explain.promising import PreferencePlan, SummaryPlan
-from transom.plan.explain.words import Detail, counted, first, indented, name_list, queries_text
+from transom.plan.explain.text_parts import Detail, counted, first, indented, name_list, queries_text
 
 
 def summaries_text(
     summaries: Sequence[SummaryPlan], preference_queries: Sequence[PreferencePlan], detail: Detail
 ) -> Iterator[str]:
-    """The summaries, and the queries that they lead."""
+    """The summaries, and the queries that they guide."""
     if not summaries:
         return
     readers = {name for summary in summaries for name in summary.readers}
@@ -33,7 +33,7 @@ def summaries_text(
 
 
 def summary_title(summary: SummaryPlan) -> str:
-    """What is summarized, and how, in a line."""
+    """A summary in one line: its column, its stream and its structure."""
     structure = f"{summary.structure}, the engine's choice" if summary.chosen else summary.structure
     return f"{summary.name} of {summary.column} of {summary.stream}: {structure}"
 
@@ -44,16 +44,16 @@ def _summary(summary: SummaryPlan, detail: Detail) -> Iterator[str]:
     cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
     if summary.structure != "none":
         yield f"  {cells}counted by {summary.counts}"
-    told = ", ".join(
-        f"{one.covers} ({counted(one.zones, 'zone')}, {counted(one.tuples, 'tuple')})"
+    granularities = ", ".join(
+        f"{granularity.covers} ({counted(granularity.zones, 'zone')}, {counted(granularity.tuples, 'tuple')})"
         if summary.came
-        else one.covers
-        for one in summary.granularities
+        else granularity.covers
+        for granularity in summary.granularities
     )
-    yield f"  granularities: {told}; tuples are kept for {summary.reach}"
+    yield f"  granularities: {granularities}; tuples are kept for {summary.reach}"
     yield f"  {_holding(summary)}"
     if summary.readers:
-        yield f"  leads {name_list(summary.readers, detail.names)}"
+        yield f"  guides {name_list(summary.readers, detail.names)}"
 
 
 def _holding(summary: SummaryPlan) -> str:
@@ -68,14 +68,14 @@ def _holding(summary: SummaryPlan) -> str:
 
 
 def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
-    """A query with a preference: what it asks for, where its budget goes, and what came of it."""
+    """A query with a preference: its conditions, its budget, and its results so far."""
     waits = " (joins with the next batch)" if query.waits and detail.waiting else ""
     streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)
     yield f"query {query.name}: {query.kind} of {streams}{waits}"
     for side in query.sides:
         if side.where is not None:
             whose = f"{side.stream}: " if len(query.sides) > 1 else ""
-            asked = "" if side.guide is None else f"; the summary is asked about {detail.short(side.guide)}"
+            asked = "" if side.guide is None else f"; the summary evaluates {detail.short(side.guide)}"
             yield f"  {whose}where {detail.short(side.where)}{asked}"
     if query.rest is not None:
         yield f"  pairs for which {detail.short(query.rest)}"
@@ -97,7 +97,7 @@ def coverage_text(probes: int, produced: int, skipped: float, share: float) -> s
     """What became of a budget.
 
     >>> coverage_text(1000, 30, 10.0, 0.75)
-    '1,000 probes made, 30 tuples produced, about 10 passed over: 75.0%'
+    '1,000 probes made, 30 tuples produced, about 10 skipped: 75.0%'
     """
     made = f"{counted(probes, 'probe')} made, {counted(produced, 'tuple')} produced"
-    return f"{made}, about {skipped:,.0f} passed over: {share:.1%}"
+    return f"{made}, about {skipped:,.0f} skipped: {share:.1%}"

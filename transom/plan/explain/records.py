@@ -1,6 +1,6 @@
-"""What EXPLAIN knows: plain values, whose names are the keys of its JSON.
+"""The records of EXPLAIN. The names of their fields are the keys of its JSON.
 
-Lengths and instants are in the unit of their clock, microseconds for a time; beside them stand texts.
+Lengths and instants are in the unit of their clock, microseconds for time; fields beside them have the texts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class SlotReader:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is kept of each slice and group, and the queries that read it."""
+class KeptSlot:
+    """An accumulator that each slice and group keeps, and the aggregates that read it."""
 
     slot: str
     readers: tuple[SlotReader, ...]
@@ -43,8 +43,8 @@ class Window:
 class QueryPlan:
     """A query of a selection: one that `waits` joins with the next batch.
 
-    `reads` are further selections that it left and that still hold some of its windows' slices. Windows that
-    meet `unseen` held tuples before it joined: it does not answer for them; None: not determined yet.
+    `reads` are selections that it left and that still hold slices of its windows. `unseen` are the times of tuples
+    that came before it joined: it does not answer for windows that contain one. None: not determined yet.
     """
 
     name: str
@@ -87,8 +87,8 @@ class Holding:
 class SelectionPlan:
     """The tuples that some queries read. `own` is its predicate without the part that is common to its family.
 
-    A selection that is `apart` could share with others over the same tuples, and does not. `keeps` is None
-    where every tuple is kept.
+    A selection that is `apart` does not share slices, although others read the same tuples. `keeps` is None if
+    every tuple is kept.
     """
 
     id: int
@@ -97,7 +97,7 @@ class SelectionPlan:
     apart: bool
     windows: int
     slicing: Slicing
-    keeps: tuple[Kept, ...] | None
+    keeps: tuple[KeptSlot, ...] | None
     holds: Holding
     queries: tuple[QueryPlan, ...]
 
@@ -107,8 +107,8 @@ class FamilyPlan:
     """Selections whose predicates are evaluated together.
 
     A `range` family searches the `scalar`, whose values `constants` cut into `fragments`; a `signature` family
-    evaluates all `conjuncts`, and its fragments are those that occur; `alone` is one selection by itself.
-    Its groups may be `rolled_up` from finer ones that it shares with its `kin`, other families.
+    evaluates all `conjuncts`, and its fragments are the signatures that occur; an `alone` family is one selection.
+    Its groups may be `rolled_up` from finer groups that it shares with other families, its `kin`.
     """
 
     id: int
@@ -128,7 +128,7 @@ class FamilyPlan:
 
 
 @dataclass(frozen=True)
-class Looked:
+class StoreReader:
     """An aggregate of on-demand queries that reads a store, and `by` which structure."""
 
     aggregate: str
@@ -138,18 +138,18 @@ class Looked:
 
 @dataclass(frozen=True)
 class StorePlan:
-    """A store: what it keeps of an attribute for all lookups over the same tuples and groups.
+    """A store of an attribute, for all lookups over the same tuples and groups.
 
-    `entries` and `bytes` are what it holds now, in so many `runs` (on the executors: files), and `tuples` how many
-    it ever got. `groups` is the least number of groups, or of a timegram's buckets; on the executors they are not
-    counted. Windows from `complete_since` on are answered from all their rows; None: from any time on, or,
-    if it `waits`, not determined yet. `kept_since` is the time before which entries may have been evicted.
+    It holds `entries` of so many `bytes`, in `runs` (on the executors: files); it has received `tuples` in all.
+    `groups` is the least number of groups, or of a timegram's buckets; on the executors they are not counted.
+    Windows from `complete_since` on are answered from all their rows; None: from any time on, or, if it `waits`,
+    not determined yet. `kept_since` is the time before which entries may have been evicted.
     """
 
     id: int
     kind: str  # groups, staircase, values or timegram
     keeps: str
-    readers: tuple[Looked, ...]
+    readers: tuple[StoreReader, ...]
     place: str
     entries: int
     bytes: int

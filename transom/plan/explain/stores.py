@@ -20,9 +20,9 @@ from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TimeGram
 from transom.ondemand.structures.values import RawTuples
-from transom.plan.compiled import CompiledQuery
-from transom.plan.explain.records import Answered, Looked, LookupPlan, StorePlan, StoreSetPlan
-from transom.plan.explain.spelling import call_text, having_text, instant, length_text
+from transom.plan.compiled_query import CompiledQuery
+from transom.plan.explain.element_text import call_text, having_text, instant, length_text
+from transom.plan.explain.records import Answered, LookupPlan, StorePlan, StoreReader, StoreSetPlan
 from transom.plan.predicate_text import predicate_text
 from transom.state.state import State, StoreState
 from transom.windows.intervals import LOWEST
@@ -38,7 +38,7 @@ def store_set_plans(
     joined: State,
     waits: Callable[[str], bool],
 ) -> tuple[StoreSetPlan, ...]:
-    """What is kept for the on-demand queries of a stream; `joined` is the state once all of them joined."""
+    """The stores of a stream's on-demand queries; `joined` is the state after all of them have joined."""
     named = {query.name: query for query in looking}
     largest = sorted(store_sets, key=lambda one: -len(one.queries))
     return tuple(
@@ -73,21 +73,21 @@ class _Describing:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """The numbers of the stores, by what they keep."""
+        """The numbers of the stores, by the ids of their specifications."""
         return {spec.id: number for number, spec in enumerate(self.planned.stores.values(), 1)}
 
     @cached_property
-    def _asked(self) -> dict[str, tuple[Answered, ...]]:
-        """What answers each query; found once for queries that ask alike."""
+    def _answered(self) -> dict[str, tuple[Answered, ...]]:
+        """The stores that answer each query's aggregates; queries with equal aggregates share one tuple."""
         alike: dict[object, tuple[Answered, ...]] = {}
-        found = {}
+        answers = {}
         for query in self.queries:
             calls = tuple(map(call_text, query.query.calls))
             kind = query.using, query.slot_ids, query.reads, calls
             if kind not in alike:
                 alike[kind] = tuple(self._answers(query, stores_read_by(query)))
-            found[query.name] = alike[kind]
-        return found
+            answers[query.name] = alike[kind]
+        return answers
 
     def _answers(self, query: CompiledQuery, query_stores: QueryStores) -> Iterator[Answered]:
         for i, (call, slots) in enumerate(zip(query.query.calls, query.reads, strict=True)):
@@ -115,39 +115,39 @@ class _Describing:
         return "buckets"
 
     def _store(self, key: str, spec: StoreSpec) -> StorePlan:
-        known, number = self.joined.stores[key], self._numbers[spec.id]
-        since, clock = _complete_since(known), self.planned.clock
-        runs = known.tiers.runs
+        store, number = self.joined.stores[key], self._numbers[spec.id]
+        since, clock = _complete_since(store), self.planned.clock
+        runs = store.tiers.runs
         return StorePlan(
             number,
             "groups" if spec.keeps_times else _KINDS.get(type(spec.structure), "values"),
             keeps_text(self.planned, spec),
             tuple(self._readers(number, spec)),
-            "executors" if known.on_executors else "driver",
-            known.tiers.entries + sum(ref.rows for ref in known.refs),
-            known.tiers.nbytes + sum(ref.bytes for ref in known.refs),
-            len(runs) + sum(len(ref.parts) for ref in known.refs),
-            None if known.on_executors else max((run.groups for run in runs), default=0),
-            known.tuples,
-            key not in self.state.stores or known.unseen is None,
-            None if known.floor == LOWEST else known.floor,
+            "executors" if store.on_executors else "driver",
+            store.tiers.entries + sum(ref.rows for ref in store.refs),
+            store.tiers.nbytes + sum(ref.bytes for ref in store.refs),
+            len(runs) + sum(len(ref.parts) for ref in store.refs),
+            None if store.on_executors else max((run.groups for run in runs), default=0),
+            store.tuples,
+            key not in self.state.stores or store.unseen is None,
+            None if store.floor == LOWEST else store.floor,
             since,
             None if since is None else instant(since, clock),
         )
 
-    def _readers(self, number: int, spec: StoreSpec) -> Iterator[Looked]:
+    def _readers(self, number: int, spec: StoreSpec) -> Iterator[StoreReader]:
         if spec.keeps_times:
-            yield Looked(NEWEST, "staircase", tuple(query.name for query in self.queries))
+            yield StoreReader(NEWEST, "staircase", tuple(query.name for query in self.queries))
             return
         readers: dict[tuple[str, str], list[str]] = {}
         for query in self.queries:
-            for answer in self._asked[query.name]:
+            for answer in self._answered[query.name]:
                 if number in answer.stores:
                     names = readers.setdefault((answer.aggregate, answer.by), [])
                     if not names or names[-1] != query.name:
                         names.append(query.name)
         for (aggregate, by), names in readers.items():
-            yield Looked(aggregate, by, tuple(names))
+            yield StoreReader(aggregate, by, tuple(names))
 
     def _query(self, query: CompiledQuery) -> LookupPlan:
         bound, clock = query.query, self.planned.clock
@@ -159,7 +159,7 @@ class _Describing:
             span_text(bound.window.range, clock.kind, clock.attribute),
             bound.window.range,
             structure_text(using, clock.kind),
-            self._asked[query.name],
+            self._answered[query.name],
             having_text(bound),
             self.waits(query.name) or any(key not in self.state.stores for key in self.planned.stores),
         )
@@ -179,7 +179,7 @@ def keeps_text(store_set: StoreSet, spec: StoreSpec) -> str:
 
 
 def _complete_since(store: StoreState) -> int | None:
-    """From when on all accepted tuples are there; None: all that ever were are, or the next batch tells."""
+    """The time from which on the store has all accepted tuples; None: it has all, or that is not determined yet."""
     missed = max((stop for _, stop in store.unseen or ()), default=LOWEST)
     since = max(missed, store.floor)
     return None if since == LOWEST else since
@@ -197,7 +197,7 @@ def span_text(range: int, kind: ClockKind, attribute: str) -> str:
 
 
 def structure_text(using: Using, kind: ClockKind) -> str:
-    """What is kept for a query, as USING and WITHIN say it.
+    """The structure of a query's store, written as in USING and WITHIN.
 
     >>> structure_text(Using("timegram", 64, slice=1_000_000), ClockKind.TIME)
     "timegram(64, SLICE '1 second')"
@@ -206,15 +206,15 @@ def structure_text(using: Using, kind: ClockKind) -> str:
     """
     if using.structure != "timegram":
         return using.structure
-    said = []
+    arguments = []
     if using.within is None and using.bounds:
-        said.append(f"BOUNDS {', '.join(map(_number, using.bounds))}")
+        arguments.append(f"BOUNDS {', '.join(map(_number, using.bounds))}")
     elif using.within is None:
         between = "" if using.between is None else f" BETWEEN {' AND '.join(map(_number, using.between))}"
-        said.append(f"{using.buckets}{between}")
+        arguments.append(f"{using.buckets}{between}")
     if using.slice is not None:
-        said.append(f"SLICE '{length_text(using.slice, kind)}'")
-    shown = f"timegram({', '.join(said)})" if said else "timegram"
+        arguments.append(f"SLICE '{length_text(using.slice, kind)}'")
+    shown = f"timegram({', '.join(arguments)})" if arguments else "timegram"
     return shown if using.within is None else f"{shown} within {using.within * 100:g}%"
 
 

@@ -1,11 +1,11 @@
-"""What EXPLAIN says of on-demand queries, as text."""
+"""EXPLAIN of on-demand queries, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from transom.plan.explain.records import Answered, LookupPlan, StorePlan, StoreSetPlan, StreamPlan
-from transom.plan.explain.words import Detail, counted, first, indented, name_list, queries_text
+from transom.plan.explain.text_parts import Detail, counted, first, indented, name_list, queries_text
 
 
 def stores_text(stream: StreamPlan, detail: Detail) -> Iterator[str]:
@@ -103,10 +103,10 @@ def lookup_plan_text(
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
     waits = " (joins with the next batch)" if query.waits else ""
     yield f"query {query.name} over {stream.name}, on demand{waits}"
-    yield from indented(_one(store_set, query, detail))
+    yield from indented(_lookup_lines(store_set, query, detail))
 
 
-def _one(store_set: StoreSetPlan, query: LookupPlan, detail: Detail) -> Iterator[str]:
+def _lookup_lines(store_set: StoreSetPlan, query: LookupPlan, detail: Detail) -> Iterator[str]:
     yield f"looked up for {query.window}, or for less"
     if store_set.where is not None:
         yield f"where {detail.short(store_set.where)}"

@@ -1,16 +1,17 @@
-"""EXPLAIN as text: what matters first, and no more than a person reads unless asked for all of it."""
+"""EXPLAIN as text: the most important facts first, shortened unless `verbose` asks for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from transom.plan.decisions import subjects
 from transom.plan.explain.promising_text import preference_text, summaries_text
 from transom.plan.explain.records import (
     Explanation,
     FamilyPlan,
     Holding,
-    Kept,
+    KeptSlot,
     PassPlan,
     QueryPlan,
     SelectionPlan,
@@ -19,7 +20,7 @@ from transom.plan.explain.records import (
     WorkDone,
 )
 from transom.plan.explain.stores_text import lookup_plan_text, stores_text
-from transom.plan.explain.words import (
+from transom.plan.explain.text_parts import (
     ALL,
     BRIEF,
     Detail,
@@ -31,11 +32,11 @@ from transom.plan.explain.words import (
     readable,
 )
 
-MANY = 12  # selections that are more than anybody reads
+MANY = 12  # with more selections, only those of the first family are shown at length
 
 
 def plan_text(plan: Explanation, verbose: bool = False) -> str:
-    """The plan stream by stream: the rules, what is computed for every row, and who shares what."""
+    """The plan, stream by stream: the rules, the expressions computed for every row, and the families of queries."""
     detail = ALL if verbose else BRIEF
     lines: list[str] = []
     for stream in plan.streams:
@@ -55,14 +56,14 @@ def decisions_text(decisions: Sequence[PassPlan]) -> Iterator[str]:
     """What the planner decided, pass by pass in their order, with the reasons."""
     if decisions:
         yield "decisions of the planner, pass by pass"
-    for number, own in enumerate(decisions, 1):
-        yield f"  {number}. {own.name}{'' if own.choices else ': nothing to decide since the engine started'}"
-        for choice in own.choices:
+    for number, pass_plan in enumerate(decisions, 1):
+        yield f"  {number}. {pass_plan.name}{'' if pass_plan.choices else ': nothing to decide'}"
+        for choice in pass_plan.choices:
             yield f"    {choice.about}: {choice.chosen} ({choice.reason})"
 
 
 def work_text(work: WorkDone) -> str:
-    """What sharing has spared so far."""
+    """The aggregations done so far, and the number that unshared queries would have needed."""
     if work.ratio is None:
         return "no aggregations yet"
     parts = f"{work.partials:,} partial (unshared: {work.unshared_partials:,})"
@@ -74,14 +75,14 @@ def _title(stream: StreamPlan, selections: int) -> str:
     families = counted(len(stream.families), "family", "families")
     shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
     what = "stream" if stream.results_of is None else "results of"
-    told = f"{queries_text(stream.queries)}{shared}"
+    kinds = f"{queries_text(stream.queries)}{shared}"
     if stream.on_demand:
-        looked = f"{queries_text(stream.on_demand)} on demand"
-        told = f"{told} and {looked}" if stream.queries else looked
+        on_demand = f"{queries_text(stream.on_demand)} on demand"
+        kinds = f"{kinds} and {on_demand}" if stream.queries else on_demand
     if stream.with_preference:
-        led = f"{queries_text(stream.with_preference)} with a preference"
-        told = f"{told} and {led}" if stream.queries or stream.on_demand else led
-    return f"{what} {stream.name}: {told}, time {stream.time}"
+        with_preference = f"{queries_text(stream.with_preference)} with a preference"
+        kinds = f"{kinds} and {with_preference}" if stream.queries or stream.on_demand else with_preference
+    return f"{what} {stream.name}: {kinds}, time {stream.time}"
 
 
 def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
@@ -111,7 +112,11 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
     most = None if detail.names is None else 2 * detail.names
     yield from indented(
-        indented(first(scalars, most, lambda own: [f"{detail.short(own.sql)} ({own.uses:,})"], "expressions"))
+        indented(
+            first(
+                scalars, most, lambda scalar: [f"{detail.short(scalar.sql)} ({scalar.uses:,})"], "expressions"
+            )
+        )
     )
     for join in stream.joins:
         yield f"  join {join.table} on {detail.short(join.on)}"
@@ -124,7 +129,7 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
         first(
             stream.families,
             detail.families,
-            lambda own: _family(own, detail if own.id == 1 else others),
+            lambda family: _family(family, detail if family.id == 1 else others),
             "families",
         )
     )
@@ -136,7 +141,7 @@ def _family(family: FamilyPlan, detail: Detail) -> Iterator[str]:
     yield from indented(_family_head(family, detail))
     hidden = f"selections; {queries_text(family.queries)} in all"
     yield from indented(
-        first(family.selections, detail.selections, lambda own: _selection(own, detail), hidden)
+        first(family.selections, detail.selections, lambda selection: _selection(selection, detail), hidden)
     )
 
 
@@ -172,13 +177,16 @@ def _family_head(family: FamilyPlan, detail: Detail) -> Iterator[str]:
 
 
 def _selection(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
-    asked = "every tuple" if selection.own is None else f"where {detail.short(selection.own)}"
+    condition = "every tuple" if selection.own is None else f"where {detail.short(selection.own)}"
     apart = ", not shared with others over the same rows" if selection.apart else ""
-    yield f"selection {selection.id}: {asked}{apart}"
+    yield f"selection {selection.id}: {condition}{apart}"
     others = name_list([query.name for query in selection.queries[detail.queries :]], detail.names)
     yield from indented(
         first(
-            selection.queries, detail.queries, lambda own: _query(own, detail.waiting), f"queries: {others}"
+            selection.queries,
+            detail.queries,
+            lambda query: _query(query, detail.waiting),
+            f"queries: {others}",
         )
     )
     yield from indented([_slices(selection), *_keeps(selection, detail), _holding(selection.holds)])
@@ -213,25 +221,29 @@ def slicing_text(slicing: Slicing) -> str:
 
 
 def _keeps(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
-    """What is kept; where queries share it, who reads what."""
+    """The slots that are kept, and where queries share them, the queries that read each."""
     keeps = selection.keeps
     if keeps is None:
         yield "keep every tuple"
         return
-    told = [_whose(kept, selection, detail) for kept in keeps]
-    plain = [detail.short(kept.slot) for kept, whose in zip(keeps, told, strict=True) if whose is None]
+    reader_texts = [_slot_readers(kept_slot, selection, detail) for kept_slot in keeps]
+    plain = [
+        detail.short(kept_slot.slot)
+        for kept_slot, readers in zip(keeps, reader_texts, strict=True)
+        if readers is None
+    ]
     yield f"keep per slice and group: {', '.join(['rows', *plain])}"
-    for kept, whose in zip(keeps, told, strict=True):
-        if whose is not None:
-            yield f"  {detail.short(kept.slot)} {whose}"
+    for kept_slot, readers in zip(keeps, reader_texts, strict=True):
+        if readers is not None:
+            yield f"  {detail.short(kept_slot.slot)} {readers}"
 
 
-def _whose(kept: Kept, selection: SelectionPlan, detail: Detail) -> str | None:
-    """Who reads a slot for which aggregates; None where that goes without saying."""
-    aggregates = list(dict.fromkeys(read.aggregate for read in kept.readers))
-    names = list(dict.fromkeys(read.query for read in kept.readers))
+def _slot_readers(kept_slot: KeptSlot, selection: SelectionPlan, detail: Detail) -> str | None:
+    """The queries that read a slot, and for which aggregates; None where that is obvious."""
+    aggregates = list(dict.fromkeys(read.aggregate for read in kept_slot.readers))
+    names = list(dict.fromkeys(read.query for read in kept_slot.readers))
     is_all = len(names) == len(selection.queries)
-    if is_all and (len(names) == 1 or aggregates == [kept.slot]):
+    if is_all and (len(names) == 1 or aggregates == [kept_slot.slot]):
         return None
     of = "all of them" if is_all else name_list(names, detail.names)
     return f"for {name_list(aggregates, detail.names)} of {of}"
@@ -249,25 +261,28 @@ def _holding(holds: Holding) -> str:
 
 
 def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
-    """How one query is computed: its selection, its family, and with whom it shares what."""
+    """How one query is computed: its selection, its family, and the queries that it shares with."""
     detail = ALL if verbose else BRIEF
-    looked = plan.find_lookup(name)
-    if looked is not None:
-        return readable("\n".join(lookup_plan_text(*looked, detail)))
-    led = plan.find_preference_query(name)
-    if led is not None:
+    lookup = plan.find_lookup(name)
+    if lookup is not None:
+        return readable("\n".join(lookup_plan_text(*lookup, detail)))
+    preference = plan.find_preference_query(name)
+    if preference is not None:
         shown = plan.only(name)
-        waits = " (joins with the next batch)" if led.waits else ""
-        own = [*preference_text(led, replace(detail, waiting=False))]
+        waits = " (joins with the next batch)" if preference.waits else ""
+        query_lines = [*preference_text(preference, replace(detail, waiting=False))]
         below = list(summaries_text(shown.summaries, (), detail))[1:]
-        return readable("\n".join([own[0] + waits, *own[1:], *below]))
-    found = plan.find(name)
-    if found is None:
+        return readable("\n".join([query_lines[0] + waits, *query_lines[1:], *below]))
+    location = plan.find(name)
+    if location is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
         return f"query {name} takes no part in batches{f': {why[0]}' if why else ''}"
-    stream, family, selection, query = found
+    stream, family, selection, query = location
     waits = " (joins with the next batch)" if query.waits else ""
-    lines = [f"query {name} over {stream.name}{waits}", *indented(_one(family, selection, query, detail))]
+    lines = [
+        f"query {name} over {stream.name}{waits}",
+        *indented(_query_lines(family, selection, query, detail)),
+    ]
     if verbose:
         lines += indented(decisions_text(_about(stream, family, selection, query)))
     return readable("\n".join(lines))
@@ -277,15 +292,17 @@ def _about(
     stream: StreamPlan, family: FamilyPlan, selection: SelectionPlan, query: QueryPlan
 ) -> list[PassPlan]:
     """The decisions that concern one query."""
-    subjects = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
-    found = (
-        replace(one, choices=tuple(own for own in one.choices if own.about in subjects))
-        for one in stream.decisions
+    concerned = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
+    pass_plans = (
+        replace(each, choices=tuple(made for made in each.choices if concerned & set(subjects(made.about))))
+        for each in stream.decisions
     )
-    return [one for one in found if one.choices]
+    return [pass_plan for pass_plan in pass_plans if pass_plan.choices]
 
 
-def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
+def _query_lines(
+    family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail: Detail
+) -> Iterator[str]:
     yield f"window {query.window.text} on {family.clock}"
     if selection.where is not None:
         yield f"where {detail.short(selection.where)}"
@@ -313,12 +330,12 @@ def _one(family: FamilyPlan, selection: SelectionPlan, query: QueryPlan, detail:
 
 
 def _read(selection: SelectionPlan, query: QueryPlan, detail: Detail) -> Iterator[str]:
-    """What the query reads of what is kept, and who else does."""
-    for kept in selection.keeps or ():
-        mine = list(dict.fromkeys(read.aggregate for read in kept.readers if read.query == query.name))
-        others = list(dict.fromkeys(read.query for read in kept.readers if read.query != query.name))
+    """The slots that the query reads, and the other queries that read them."""
+    for kept_slot in selection.keeps or ():
+        mine = list(dict.fromkeys(read.aggregate for read in kept_slot.readers if read.query == query.name))
+        others = list(dict.fromkeys(read.query for read in kept_slot.readers if read.query != query.name))
         also = f", and for {name_list(others, detail.names)}" if others else ""
         if mine:
-            yield f"keeps {detail.short(kept.slot)} for {', '.join(mine)}{also}"
+            yield f"keeps {detail.short(kept_slot.slot)} for {', '.join(mine)}{also}"
     if selection.keeps is None:
         yield "keeps every tuple"

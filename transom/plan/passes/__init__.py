@@ -8,10 +8,10 @@ from transom.plan.context import Pass
 from transom.plan.passes.admission import admission
 from transom.plan.passes.families import families
 from transom.plan.passes.placement import placement
-from transom.plan.passes.resharing import resharing
+from transom.plan.passes.reshare import reshare
 from transom.plan.passes.rollups import rollups
 from transom.plan.passes.stores import stores
 
-PASSES: tuple[Pass, ...] = (admission, resharing, families, rollups, placement, stores)
+PASSES: tuple[Pass, ...] = (admission, reshare, families, rollups, placement, stores)
 
 __all__ = ["PASSES", "Pass"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.sheets import combine, rows_of, without
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection
@@ -39,18 +39,19 @@ NAME = "admission"
 
 @pause_garbage_collection()
 def admission(context: PlanContext) -> Decision | None:
-    """Let the queries of a batch leave and join."""
+    """Apply the queries of a batch that leave and join."""
     change = context.membership
     if change is None or change.changes_nothing:
         return None
     state = release(context.state, change.leaving, change.queries)
     state, choices = _admit(state, change, context.strategy)
-    ended = [f"query {name}" for name in change.leaving]
+    closed = () if not change.leaving else context.state.selections.keys() - state.selections.keys()
+    ended = [*(f"query {name}" for name in change.leaving), *(f"selection {home}" for home in closed)]
     return Decision(NAME, choices, ended=ended, state=state)
 
 
 def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State, list[Choice]]:
-    """The state after some queries joined, and what was chosen for each.
+    """The state after some queries joined, and the choice for each.
 
     Queries that report windows seen in part keep slices of their own.
     """
@@ -66,20 +67,21 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
             home = homes[name] = changed.open(name, query)
             changed.join(query, home, missed)
             reason = private or "no other query has the same WHERE, joins and GROUP BY"
-            choices.append(_choice(query, f"opens selection {home}", reason))
+            choices.append(_choice(query, f"opens selection {home}", reason, "opens_selection"))
             continue
         home = homes[name]
         others = len(changed.members[home])
         unseen = changed.unseen(home, query, missed, change.queries, strategy.paned)
         changed.join(query, home, unseen)
         changed.extend(home, query, change.queries)
-        choices.append(_choice(query, f"shares selection {home}", _why_shared(others, missed, unseen)))
+        reason = _why_shared(others, missed, unseen)
+        choices.append(_choice(query, f"shares selection {home}", reason, "shares_selection"))
     changed.grow(change.queries)
     return changed.state(), choices
 
 
-def _choice(query: CompiledQuery, chosen: str, reason: str) -> Choice:
-    return Choice(query.query.stream, f"query {query.name}", chosen, reason)
+def _choice(query: CompiledQuery, chosen: str, reason: str, kind: str) -> Choice:
+    return Choice(query.query.stream, f"query {query.name}", chosen, reason, kind)
 
 
 def _why_private(query: CompiledQuery, strategy: Strategy, sees_in_part: bool) -> str | None:
@@ -111,14 +113,14 @@ class SliceHolder(Protocol):
 
 def slices_held(state: SliceHolder, home: int) -> tuple[Numbers, Numbers]:
     """The starts and stops of a selection's slices."""
-    own = state.selections[home]
-    if own.on_executors:
+    selection = state.selections[home]
+    if selection.on_executors:
         pairs = [pair for ref in state.shards for pair in ref.held.get(home, ())]
         starts, stops = np.array(pairs, np.int64).reshape(-1, 2).T
         return starts, stops
-    if own.sheet not in state.sheets:
+    if selection.sheet not in state.sheets:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    rows = rows_of(state.sheets[own.sheet], home)
+    rows = rows_of(state.sheets[selection.sheet], home)
     return rows["slice"].to_numpy(), rows["stop"].to_numpy()
 
 
@@ -153,15 +155,15 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
     return change.state()
 
 
-def _without(known: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _without(mapping: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     gone = set(names)
-    return {name: own for name, own in known.items() if name not in gone}
+    return {name: value for name, value in mapping.items() if name not in gone}
 
 
-def is_kept(state: State, own: QueryState, query: CompiledQuery) -> bool:
+def is_kept(state: State, query_state: QueryState, query: CompiledQuery) -> bool:
     """Whether a query's slices have the types that the query has now."""
     group_types = Layout.of(query, ()).group_types
-    homes = [state.selections[home] for home in own.homes]
+    homes = [state.selections[home] for home in query_state.homes]
     return all(is_answered(query, home.slots) and home.group_types == group_types for home in homes)
 
 
@@ -171,33 +173,40 @@ def release_suspended(state: State, living: Mapping[str, CompiledQuery]) -> Stat
     return release(state, gone, living) if gone else state
 
 
-def selections(state: State, queries: Iterable[CompiledQuery], known: Known | None = None) -> list[Selection]:
+def selections(
+    state: State, queries: Iterable[CompiledQuery], remembered: Known | None = None
+) -> list[Selection]:
     """The selections that some queries add to; all queries of each selection are given.
 
-    `known` are those of an earlier plan: where nothing changed, they are used again.
+    `remembered` are those of an earlier plan: where nothing changed, they are used again.
     """
     members: dict[int, list[CompiledQuery]] = {}
     for query in queries:
         members.setdefault(state.queries[query.name].homes[0], []).append(query)
-    found = []
-    for home, own in members.items():
+    planned = []
+    for home, members_here in members.items():
         slots = state.selections[home].slots
-        old = known.get(home) if known is not None else None
-        if old is None or old[1] != slots or len(old[0]) != len(own) or any(map(is_not, old[0], own)):
-            old = tuple(own), slots, _selection(home, state.selections[home], own)
-            if known is not None:
-                known[home] = old
-        found.append(old[2])
-    return found
+        old = remembered.get(home) if remembered is not None else None
+        if (
+            old is None
+            or old[1] != slots
+            or len(old[0]) != len(members_here)
+            or any(map(is_not, old[0], members_here))
+        ):
+            old = tuple(members_here), slots, _selection(home, state.selections[home], members_here)
+            if remembered is not None:
+                remembered[home] = old
+        planned.append(old[2])
+    return planned
 
 
-def _selection(home: int, own: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
+def _selection(home: int, selection: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
     first = queries[0]
-    known = readable_slots(queries)
-    slots = tuple(known[key] for key in own.slots)
+    readable = readable_slots(queries)
+    slots = tuple(readable[key] for key in selection.slots)
     return Selection(
         home,
-        own.name,
+        selection.name,
         first.query.clock,
         tuple(join.id for join in first.query.joins),
         first.conjuncts,
@@ -229,11 +238,11 @@ class _Change:
     @cached_property
     def members(self) -> dict[int, list[str]]:
         """The names of the queries that read each selection."""
-        found: dict[int, list[str]] = {}
-        for name, own in self.queries.items():
-            for home in own.homes:
-                found.setdefault(home, []).append(name)
-        return found
+        members: dict[int, list[str]] = {}
+        for name, query_state in self.queries.items():
+            for home in query_state.homes:
+                members.setdefault(home, []).append(name)
+        return members
 
     def kept(self, home: int) -> Collection[str]:
         """The ids of the slots that a selection keeps."""
@@ -267,12 +276,12 @@ class _Change:
     def _shards(self) -> tuple[ShardRef, ...]:
         if not self.gone_far:
             return self.before.shards
-        found = []
+        refs = []
         for ref in self.before.shards:
             held = {home: slices for home, slices in ref.held.items() if home not in self.gone_far}
             if held:
-                found.append(replace(ref, held=held))
-        return tuple(found)
+                refs.append(replace(ref, held=held))
+        return tuple(refs)
 
     def open(self, name: str, query: CompiledQuery) -> int:
         self.last_selection += 1
@@ -288,11 +297,11 @@ class _Change:
         self.queries[query.name] = QueryState((home,), unseen)
 
     def close(self, home: int) -> None:
-        own = self.selections.pop(home)
-        if own.on_executors:
+        selection = self.selections.pop(home)
+        if selection.on_executors:
             self.gone_far.add(home)
         else:
-            self._take(home, own.sheet)
+            self._take(home, selection.sheet)
 
     def _take(self, home: int, sheet: str) -> pa.Table | None:
         """Take the slices of a selection off their sheet; None if there are none."""
@@ -312,7 +321,7 @@ class _Change:
         paned: bool,
     ) -> IntervalSet | None:
         """The part of what a new query has missed that retained slices do not answer."""
-        own = self.selections[home]
+        selection = self.selections[home]
         if not missed or home not in self.before.selections:
             return missed
         across = self._file_anew(home, query, missed, living, paned)
@@ -325,7 +334,7 @@ class _Change:
             if unseen is None:
                 return None
             before |= unseen
-        return missed & (before | IntervalSet.of((LOWEST, own.floor))) | across
+        return missed & (before | IntervalSet.of((LOWEST, selection.floor))) | across
 
     def _file_anew(
         self,
@@ -339,20 +348,20 @@ class _Change:
 
         Such slices get the first missed time inside them as their start; those on the executors when they are read.
         """
-        own = self.selections[home]
-        held = slices_held(self.before, home) if own.on_executors else self._slices(home)
+        selection = self.selections[home]
+        held = slices_held(self.before, home) if selection.on_executors else self._slices(home)
         if held is None:
             return IntervalSet()
         starts, stops = held
         across, firsts = crossed_slices(starts, stops, query.query.window, missed, paned)
         cut = IntervalSet.of(*zip(starts[across].tolist(), stops[across].tolist(), strict=True))
-        if own.on_executors or not cut:
+        if selection.on_executors or not cut:
             return missed & cut
         layout = self.moved[home][0] if home in self.moved else None
         if layout is None:
-            known = readable_slots(living[name] for name in self.members[home])
-            layout = Layout.of(query, [known[key] for key in own.slots])
-        rows = self._take(home, own.sheet)
+            readable = readable_slots(living[name] for name in self.members[home])
+            layout = Layout.of(query, [readable[key] for key in selection.slots])
+        rows = self._take(home, selection.sheet)
         assert rows is not None
         self.moved[home] = layout, rows.set_column(1, "slice", pa.array(firsts))
         return missed & cut
@@ -371,39 +380,39 @@ class _Change:
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]
     ) -> IntervalSet | None:
         """The times before a selection, or a slot of it, was opened: all of its queries have missed them."""
-        known = home, None if slot is None else slot.id
-        if known in self.unseen_by_all:
-            return self.unseen_by_all[known]
-        found: IntervalSet | None = None
-        kept = self.kept(home)
+        key = home, None if slot is None else slot.id
+        if key in self.unseen_by_all:
+            return self.unseen_by_all[key]
+        unseen_by_members: IntervalSet | None = None
+        slots_here = self.kept(home)
         for name in self.members[home]:
             unseen = self.queries[name].unseen
-            has_it = slot is None or slot.id in source_slots(living[name], kept)
+            has_it = slot is None or slot.id in source_slots(living[name], slots_here)
             if unseen is not None and has_it:
-                found = unseen if found is None else found & unseen
-            if found == IntervalSet():
+                unseen_by_members = unseen if unseen_by_members is None else unseen_by_members & unseen
+            if unseen_by_members == IntervalSet():
                 break
-        self.unseen_by_all[known] = found
-        return found
+        self.unseen_by_all[key] = unseen_by_members
+        return unseen_by_members
 
     def extend(self, home: int, query: CompiledQuery, living: Mapping[str, CompiledQuery]) -> None:
-        """Let a selection keep what a new query needs, too."""
+        """Let a selection keep the slots that a new query needs."""
         kept = self.kept(home)
         missing = slots_to_keep(slot for slot in query.slots if source_slot(slot, kept) is None)
         if missing and home not in self.grown:
-            known = readable_slots(living[name] for name in self.members[home])
-            self.grown[home] = {key: known[key] for key in kept}
+            readable = readable_slots(living[name] for name in self.members[home])
+            self.grown[home] = {key: readable[key] for key in kept}
         if missing:
             self.grown[home] |= missing
 
     def reslot(self, home: int, slots: Sequence[Slot], query: CompiledQuery) -> None:
         """Let a selection keep other slots: its slices move to the sheet of that layout."""
-        own = self.selections[home]
+        selection = self.selections[home]
         keys = tuple(slot.id for slot in slots)
-        if keys == own.slots:
+        if keys == selection.slots:
             return
         layout = Layout.of(query, slots)
-        self.selections[home] = replace(own, sheet=layout.id, slots=keys)
-        rows = None if own.on_executors else self._take(home, own.sheet)
+        self.selections[home] = replace(selection, sheet=layout.id, slots=keys)
+        rows = None if selection.on_executors else self._take(home, selection.sheet)
         if rows is not None:
-            self.moved[home] = layout, with_slots(rows, own.slots, slots).cast(layout.schema)
+            self.moved[home] = layout, with_slots(rows, selection.slots, slots).cast(layout.schema)

@@ -8,7 +8,7 @@ from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_kind, family_numbers, into_families
 from transom.plan.limits import Limits
-from transom.plan.strategy import Fragments, Strategy
+from transom.plan.strategy import FragmentSharing, Strategy
 
 NAME = "families"
 
@@ -25,15 +25,15 @@ def families(context: PlanContext) -> Decision | None:
     found = tuple(memory.families.values())
     stream = context.selections[0].clock.stream if context.selections else None
     choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
-    return Decision(NAME, choices, replaces=stream, families=found)
+    return Decision(NAME, choices, replaces=stream, derived=True, families=found)
 
 
 def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
-    found = [
+    numbered = [
         (number, _choice(stream, number, family, strategy, apart))
         for number, family in zip(family_numbers(families), families, strict=True)
     ]
-    return [choice for _, choice in sorted(found, key=lambda one: one[0])]
+    return [choice for _, choice in sorted(numbered, key=lambda one: one[0])]
 
 
 def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart: set[int]) -> Choice:
@@ -48,17 +48,17 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
         reason = _why_signed(strategy.fragments, strategy.limits)
     else:
         chosen, reason = f"selection {int(family.ids[0])} alone", _why_alone(family, strategy, apart)
-    return Choice(stream, f"family {number}", chosen, reason)
+    return Choice(stream, f"family {number}", chosen, reason, f"{kind}_family")
 
 
-def _why_signed(fragments: Fragments, limits: Limits) -> str:
-    if fragments is Fragments.JOINT:
+def _why_signed(fragments: FragmentSharing, limits: Limits) -> str:
+    if fragments is FragmentSharing.JOINT:
         return "the setting fragments is joint"
     return f"no two differ in one scalar only; at most {limits.signature_members:,} selections a family"
 
 
 def _why_alone(family: Family, strategy: Strategy, apart: set[int]) -> str:
-    if strategy.fragments is Fragments.UNSHARED:
+    if strategy.fragments is FragmentSharing.UNSHARED:
         return "the setting fragments is unshared"
     if not family.merged:
         return "it keeps every tuple"

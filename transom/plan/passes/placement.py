@@ -13,14 +13,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
 from transom.plan.strategy import Place, Strategy
 from transom.state.state import State, StoreState
 
 NAME = "placement"
-EXECUTORS = "kept on the executors"
+EXECUTORS, ON_EXECUTORS = "kept on the executors", "on_executors"  # a choice as text, and its kind
 Group = tuple[object, ...]
 
 
@@ -70,7 +70,7 @@ def _placed(
             reason = "other slices of the same groups are there"
         if reason is not None:
             selections[home] = replace(selections[home], on_executors=True)
-            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason))
+            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason, ON_EXECUTORS))
     if not choices:
         return None
     return PlacementDecision(NAME, choices, state=replace(state, selections=selections))
@@ -78,12 +78,12 @@ def _placed(
 
 def _on_executors(state: State, queries: Mapping[str, CompiledQuery]) -> set[Group]:
     """The groups whose slices are on the executors."""
-    if not any(own.on_executors for own in state.selections.values()):
+    if not any(query_state.on_executors for query_state in state.selections.values()):
         return set()
     return {
         placement_group(queries[name])
-        for name, own in state.queries.items()
-        if name in queries and state.selections[own.homes[0]].on_executors
+        for name, query_state in state.queries.items()
+        if name in queries and state.selections[query_state.homes[0]].on_executors
     }
 
 
@@ -115,7 +115,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     if not moving:
         return None
     choices = [
-        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group])
+        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group], ON_EXECUTORS)
         for home, group in moving.items()
     ]
     return PlacementDecision(NAME, choices, moved=frozenset(moving.values()))

@@ -21,12 +21,12 @@ def rollups(context: PlanContext) -> Decision | None:
         return None
     memory = context.memory
     numbers = _numbers(context.families, memory.intern)
-    found = tuple(
+    rolled_up = tuple(
         memory.rolled_up(family, number) for family, number in zip(context.families, numbers, strict=True)
     )
-    stream = found[0].clock.stream
-    choices = LazyChoices(lambda: _choices(stream, found))
-    return Decision(NAME, choices, replaces=stream, families=found)
+    stream = rolled_up[0].clock.stream
+    choices = LazyChoices(lambda: _choices(stream, rolled_up))
+    return Decision(NAME, choices, replaces=stream, derived=True, families=rolled_up)
 
 
 def rollup_groups(families: Sequence[Family]) -> list[list[int]]:
@@ -51,14 +51,14 @@ def _numbers(families: Sequence[Family], intern: dict[object, int]) -> list[int 
     for family in families:
         if family.kin is not None and family.axis is not None:
             first.setdefault(family.kin, family.axis.scalar.sql)
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for family in families:
         if family.kin is None:
-            found.append(None)
+            numbers.append(None)
             continue
         axis = first.get(family.kin) if family.axis is None else family.axis.scalar.sql
-        found.append(intern.setdefault(("rollup", family.kin, axis), len(intern) + 1))
-    return found
+        numbers.append(intern.setdefault(("rollup", family.kin, axis), len(intern) + 1))
+    return numbers
 
 
 def _choices(stream: str, families: Sequence[Family]) -> list[Choice]:
@@ -70,5 +70,5 @@ def _choices(stream: str, families: Sequence[Family]) -> list[Choice]:
             f"rolled up from groups by {', '.join(keys)} where a task finds these clearly fewer than tuples"
         )
         reason = "they read the same tuples and differ only in GROUP BY"
-        choices.append(Choice(stream, f"families {names}", chosen, reason))
+        choices.append(Choice(stream, f"families {names}", chosen, reason, "rolled_up"))
     return choices

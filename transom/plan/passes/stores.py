@@ -33,7 +33,7 @@ def _choice(store_set: StoreSet, state: State) -> Choice:
     place = "executors" if any(state.stores[key].on_executors for key in store_set.stores) else "driver"
     chosen = f"{count:,} store{'' if count == 1 else 's'} on the {place}"
     reason = f"{queries:,} on-demand {'query' if queries == 1 else 'queries'} over the same tuples and groups"
-    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason)
+    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason, f"on_{place}")
 
 
 def _selections(state: State) -> set[str]:
@@ -48,7 +48,7 @@ def open_stores(
     `results` are the streams that are made of other queries' results: what a new query has missed of them
     is determined with the next batch.
     """
-    found: dict[str, StoreState] = {}
+    stores: dict[str, StoreState] = {}
     for store_set in store_sets:
         of_results = store_set.clock.stream in results
         on_executors = place is Place.EXECUTORS and bool(store_set.keys) and not of_results
@@ -56,9 +56,9 @@ def open_stores(
             key in state.stores and state.stores[key].on_executors for key in store_set.stores
         )
         for key in store_set.stores:
-            known = state.stores.get(key)
-            if known is None:
+            store = state.stores.get(key)
+            if store is None:
                 unseen = None if of_results else state.missed(store_set.clock)
-                known = StoreState(unseen=unseen, on_executors=on_executors)
-            found[key] = known
-    return state if found == state.stores else replace(state, stores=found)
+                store = StoreState(unseen=unseen, on_executors=on_executors)
+            stores[key] = store
+    return state if stores == state.stores else replace(state, stores=stores)

@@ -74,7 +74,7 @@ def _check_count(parsed: Parsed, node: exp.Expr, function: AggregateFunction) ->
     """Refuse a call with too few or too many arguments."""
     least, most, written = function.needed_arguments, function.most_arguments, len(node.expressions)
     if any(isinstance(arg, exp.Star) for arg in node.expressions):
-        parsed.fail(f"{node.name.lower()}(*) means nothing; only count takes *", node)
+        parsed.fail(f"{node.name.lower()}(*) is not supported; only count takes *", node)
     if written < least or (most is not None and written > most):
         wanted = (
             f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"

@@ -25,6 +25,7 @@ from transom.sql.clauses.end_clauses import read_end_clauses
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.item_columns import item_columns
 from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
@@ -149,7 +150,7 @@ class _Reader(ScalarBinder):
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
         result = _Result(self, results, columns)
-        items, kept = yield from results.build_until_typed(lambda: result.build(whole))
+        items, having = yield from results.build_until_typed(lambda: result.build(whole))
         self.is_typed = True
         windowing = self.selection.windowing
         query = Query(
@@ -164,7 +165,7 @@ class _Reader(ScalarBinder):
             calls=self.table.shared(calls),
             items=self.table.shared(items),
             having=self.selection.having_text(),
-            kept=kept,
+            kept=having,
             functions=self.table.shared(frozenset(self.selection.called())),
             **end,
         )
@@ -217,19 +218,17 @@ class _Reader(ScalarBinder):
             args = [self.scalar(arg) for arg in draft.args]
         with self.selection.inside("FILTER"):
             where = None if draft.where is None else bind_predicate(draft.where, self)
-        known = tuple(arg for arg in args if arg is not None)
-        if len(known) < len(args):
-            return Call(draft.function, known, pa.null())
-        kind = result_type(draft.function, [arg.type for arg in known], draft.parameters)
+        typed = tuple(arg for arg in args if arg is not None)
+        if len(typed) < len(args):
+            return Call(draft.function, typed, pa.null())
+        kind = result_type(draft.function, [arg.type for arg in typed], draft.parameters)
         if isinstance(kind, str):
             self.parsed.fail(kind, draft.args[0])
-        return Call(draft.function, known, kind, where, draft.parameters)
+        return Call(draft.function, typed, kind, where, draft.parameters)
 
     def _result_columns(self, keys: tuple[Key, ...], calls: tuple[Call, ...]) -> dict[str, pa.DataType]:
         kind = self.selection.windowing.type
-        columns = {f"k{at}": key.scalar.type for at, key in enumerate(keys)}
-        columns |= {f"a{at}": call.type for at, call in enumerate(calls)}
-        return columns | {"window_start": kind, "window_end": kind}
+        return item_columns((key.scalar.type for key in keys), (call.type for call in calls), kind)
 
 
 class _Result(ScalarBinder):
@@ -239,9 +238,9 @@ class _Result(ScalarBinder):
         super().__init__(reader.parsed, reader.utc)
         self.selection, self.template, self.table = reader.selection, reader.template, reader.table
         self.typer = typer
-        self.known = {f"`{name}`": kind for name, kind in columns.items()}
+        self.types = {f"`{name}`": kind for name, kind in columns.items()}
         window = columns["window_start"]
-        self.known[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
+        self.types[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
 
     def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None]:
         """The result's columns, and HAVING as a predicate over them."""
@@ -261,4 +260,4 @@ class _Result(ScalarBinder):
         return None if kind is None else self.table.shared(Scalar(text, kind))
 
     def _type(self, text: str, node: exp.Expr) -> pa.DataType | None:
-        return self.known.get(text) or self.typer.type(text, node)
+        return self.types.get(text) or self.typer.type(text, node)

@@ -104,7 +104,7 @@ class _Over(ScalarBinder):
         if isinstance(node, exp.Column):
             return self.scope.without_parentheses(node) or self._column(self.scope.column(node))
         if is_aggregate(node, self.functions):
-            self.parsed.fail(f"an aggregate can't stand in {self.place}", node)
+            self.parsed.fail(f"an aggregate is not allowed in {self.place}", node)
         return None
 
 
@@ -167,16 +167,16 @@ class _Reader:
         """Read the streams of FROM; the conjuncts of ON, USING and WHERE are the conditions on tuples."""
         select = self.parsed.select
         self.scope.add(select.args["from_"].this)
-        found: list[exp.Expr] = []
+        conditions: list[exp.Expr] = []
         for node in select.args.get("joins") or []:
             if node.args.get("side"):
                 self.parsed.fail(f"{node.args['side']} JOIN is not supported WITH PREFERENCE", node.this)
             self.scope.add(node.this)
-            found += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
+            conditions += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
         where = select.args.get("where")
-        found += conjuncts(None if where is None else where.this)
+        conditions += conjuncts(None if where is None else where.this)
         # A JOIN without a condition comes with TRUE for one.
-        return [node for node in found if not (isinstance(node, exp.Boolean) and node.this)]
+        return [node for node in conditions if not (isinstance(node, exp.Boolean) and node.this)]
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
         first, second = self.scope.sources[0], self.scope.sources[-1]
@@ -292,7 +292,7 @@ class _Reader:
 
     def _output(self, name: str, node: exp.Expr) -> Output:
         if any(is_aggregate(part, self.pairs.functions) for part in node.walk()):
-            self.parsed.fail("an aggregate stands alone WITH PREFERENCE, without an expression over it", node)
+            self.parsed.fail("an expression over an aggregate is not supported WITH PREFERENCE", node)
         self.pairs.place = "SELECT"
         scalar = self.pairs.scalar(node)
         return Output(name, "", pa.null()) if scalar is None else Output(name, scalar.sql, scalar.type)

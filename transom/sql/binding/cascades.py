@@ -36,8 +36,8 @@ class FromName(NamedTuple):
 def relation_of(name: str, query: Query) -> Relation:
     """The results of a query as a stream: its windows, its items, and how many rows were behind them.
 
-    A result's time is `window_time`, the last moment inside of its window. System columns step aside for
-    items of their name, as they do in the results.
+    A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
+    an item has their name, as in the results.
     """
     taken = {item.name for item in query.items}
     time = free_name("window_time", taken)
@@ -59,13 +59,13 @@ def sources_of(text: str, tables: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def bind_all(
-    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, known: Mapping[str, Query]
+    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]
 ) -> dict[str, Query | SQLError]:
     """Bind named queries that may read each other's results, and those of queries that are bound already.
 
     Streams and tables go before queries of the same name, and a text before a known query.
     """
-    binder = _CascadeBinder(texts, catalog, scalars, known)
+    binder = _CascadeBinder(texts, catalog, scalars, registered)
     binder.bind()
     return {name: binder.outcome[name] for name in texts}
 
@@ -74,10 +74,10 @@ class _CascadeBinder:
     """Binds queries in the order in which they read one another."""
 
     def __init__(
-        self, texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, known: Mapping[str, Query]
+        self, texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]
     ):
-        self.texts, self.scalars, self.known = texts, scalars, known
-        self.catalog = replace(catalog, queries=frozenset({*texts, *known}))
+        self.texts, self.scalars, self.registered = texts, scalars, registered
+        self.catalog = replace(catalog, queries=frozenset({*texts, *registered}))
         self.outcome: dict[str, Query | SQLError] = {}
         self._declared = {name.casefold() for name in (*catalog.streams, *catalog.tables)}
         self._folded: dict[str, str] | None = None
@@ -109,20 +109,20 @@ class _CascadeBinder:
 
     def _inner(self, text: str) -> list[tuple[FromName, str]]:
         """The queries that a text reads: where, and what they are called."""
-        found = []
+        inner = []
         for source in _sources(text):
             if (
                 source.name.casefold() not in self._declared
                 and (name := self._query(source.name)) is not None
             ):
-                found.append((source, name))
-        return found
+                inner.append((source, name))
+        return inner
 
     def _query(self, written: str) -> str | None:
-        if written in self.texts or written in self.known:
+        if written in self.texts or written in self.registered:
             return written
         if self._folded is None:
-            self._folded = {name.casefold(): name for name in (*self.known, *self.texts)}
+            self._folded = {name.casefold(): name for name in (*self.registered, *self.texts)}
         return self._folded.get(written.casefold())
 
     def _is_bound(self, name: str) -> bool:
@@ -133,7 +133,7 @@ class _CascadeBinder:
         for name, inner in ready.items():
             text = self.texts[name]
             for source, inner_name in inner:
-                query = self.outcome[inner_name] if inner_name in self.texts else self.known[inner_name]
+                query = self.outcome[inner_name] if inner_name in self.texts else self.registered[inner_name]
                 if isinstance(query, SQLError):
                     self.outcome[name] = _at(
                         text, source, f"{inner_name} has an error of its own: {query.message}"
@@ -173,9 +173,9 @@ def _at(text: str, source: FromName, message: str) -> SQLError:
 def _sources(text: str) -> list[FromName]:
     """The names in FROM, with their places; of a text that is no query whatever there is."""
     start = _start(text)
-    found: list[FromName] = []
+    sources: list[FromName] = []
     if start is None:
-        return found
+        return sources
     expected, depth = True, 0
     for piece in _PIECE.finditer(text, start):
         word = piece[1]
@@ -188,11 +188,11 @@ def _sources(text: str) -> list[FromName]:
         elif word == "," or word.upper() == "JOIN":
             expected = True
         elif expected:
-            found.append(FromName(word.strip("`"), *piece.span(1)))
+            sources.append(FromName(word.strip("`"), *piece.span(1)))
             expected = False
         elif word.upper() in _END:
             break
-    return found
+    return sources
 
 
 def _start(text: str) -> int | None:

@@ -35,14 +35,14 @@ def shape(text: str) -> str:
     return _NAME_OR_NUMBER.sub(_length, text) if _ARITHMETIC.fullmatch(text) else text
 
 
-def _length(found: re.Match[str]) -> str:
-    if not found[1]:
-        return found[0]
-    _, digits, exponent = Decimal(found[1]).as_tuple()
+def _length(match: re.Match[str]) -> str:
+    if not match[1]:
+        return match[0]
+    _, digits, exponent = Decimal(match[1]).as_tuple()
     if exponent:
         return f"#{len(digits)}e{exponent}"
     # Where integers get wider; behind a minus sign that is one further.
-    above = sum(int(found[1]) >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
+    above = sum(int(match[1]) >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
     return f"#{len(digits)}.{above}" if above else f"#{len(digits)}"
 
 
@@ -51,19 +51,19 @@ class Inputs:
 
     def __init__(self, columns: Mapping[str, pa.DataType]):
         self.columns = columns
-        self.known: dict[str, pa.DataType | SQLError] = {}
+        self.types: dict[str, pa.DataType | SQLError] = {}
         self.shapes: dict[str, pa.DataType] = {}
         self.wanted: dict[str, None] = {}
 
     def find(self, text: str) -> pa.DataType | SQLError | None:
         """The type of a text or its error; None if it is not known, and then it is wanted from now on."""
-        kind = self.known.get(text)
+        kind = self.types.get(text)
         if kind is None:
             kind = self.shapes.get(shape(text))
             if kind is None:
                 self.wanted[text] = None
             else:
-                self.known[text] = kind
+                self.types[text] = kind
         return kind
 
     def resolve(self, scalars: Scalars) -> None:
@@ -74,7 +74,7 @@ class Inputs:
         for texts in (first.values(), self.wanted):
             left = [text for text in texts if self.find(text) is None]
             for text, kind in zip(left, scalars.types(self.columns, left) if left else (), strict=True):
-                self.known[text] = kind
+                self.types[text] = kind
                 if not isinstance(kind, SQLError):
                     self.shapes[shape(text)] = kind
         self.wanted.clear()
@@ -108,11 +108,11 @@ class TypeTable:
     def evict(self, most: int) -> None:
         """Forget errors, which may be fixed later, and all types if there are more than `most`."""
         for inputs in self.inputs.values():
-            for text in [text for text, kind in inputs.known.items() if isinstance(kind, SQLError)]:
-                del inputs.known[text]
-        if max(sum(len(inputs.known) for inputs in self.inputs.values()), len(self._shared)) > most:
+            for text in [text for text, kind in inputs.types.items() if isinstance(kind, SQLError)]:
+                del inputs.types[text]
+        if max(sum(len(inputs.types) for inputs in self.inputs.values()), len(self._shared)) > most:
             for inputs in self.inputs.values():
-                inputs.known.clear()
+                inputs.types.clear()
             self._shared.clear()
 
 
@@ -125,11 +125,11 @@ class Typer:
 
     def type(self, text: str, node: exp.Expr) -> pa.DataType | None:
         """The type of a text, or None if it has to be resolved first."""
-        known = self.inputs.find(text)
-        self.missing |= known is None
-        if isinstance(known, SQLError):
-            self.parsed.fail(known.message, node)
-        return known
+        type = self.inputs.find(text)
+        self.missing |= type is None
+        if isinstance(type, SQLError):
+            self.parsed.fail(type.message, node)
+        return type
 
     def build_until_typed(self, build: Callable[[], Result]) -> Steps[Result]:
         """Build again after each round of type resolution, until all types are known."""

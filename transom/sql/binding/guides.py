@@ -48,12 +48,12 @@ def find_guides(
 ) -> Guides:
     """Find the summaries for a query, or raise an error with the statement that makes them."""
     leaves = leaves_of(clause.promise)
-    found = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
-    finder = _Finder(parsed, scope, clause, summaries, [(leaf, found[id(leaf)]) for leaf in leaves])
+    columns = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
+    finder = _Finder(parsed, scope, clause, summaries, [(leaf, columns[id(leaf)]) for leaf in leaves])
     if len(scope.sources) == 1:
-        return Guides((finder.alone(),), None, found)
+        return Guides((finder.alone(),), None, columns)
     link, chosen = finder.joined(conditions)
-    return Guides(chosen, link, found)
+    return Guides(chosen, link, columns)
 
 
 class _Finder:
@@ -86,21 +86,21 @@ class _Finder:
 
     def _only(self, stream: str) -> Summary:
         """The summary of a stream whose promise counts nothing."""
-        known = summaries_on(self.summaries, stream)
-        columns = sorted({summary.column for summary in known})
-        if not known:
+        candidates = summaries_on(self.summaries, stream)
+        columns = sorted({summary.column for summary in candidates})
+        if not candidates:
             leaf = next((column for _, column in self.leaves), None)
             name = leaf.name if leaf is not None else next(iter(self.scope.stream.relation.columns))
             self.parsed.fail(no_summary(stream, name), self.scope.stream.node)
         if len(columns) > 1:
             listed = ", ".join(columns)
-            message = f"{stream} has summaries of {listed}: say which with {COUNT}(column) in the promise"
+            message = f"{stream} has summaries of {listed}: choose one with {COUNT}(column) in the promise"
             self.parsed.fail(message, self.scope.stream.node)
-        return self._best(known)
+        return self._best(candidates)
 
-    def _best(self, known: Sequence[Summary]) -> Summary:
+    def _best(self, candidates: Sequence[Summary]) -> Summary:
         """Of several summaries of a column the first that keeps the whole window."""
-        return next((summary for summary in known if summary.reach >= self.window), known[0])
+        return next((summary for summary in candidates if summary.reach >= self.window), candidates[0])
 
     # --- joins ---------------------------------------------------------------------------------
 
@@ -128,16 +128,16 @@ class _Finder:
 
     def _link(self, equalities: Sequence[Equality]) -> Equality:
         """The one equality of summarized columns; where there are several, the promise counts by one."""
-        summarized = [one for one in equalities if all(map(self._of, one.columns))]
+        summarized = [equality for equality in equalities if all(map(self._of, equality.columns))]
         if not summarized:
             self._no_summaries(equalities)
         if len(summarized) == 1:
             return summarized[0]
         counted = {self._id(column) for leaf, column in self.leaves if leaf.counted}
-        wanted = [one for one in summarized if counted & set(map(self._id, one.columns))]
+        wanted = [equality for equality in summarized if counted & set(map(self._id, equality.columns))]
         if len(wanted) == 1:
             return wanted[0]
-        message = f"two equalities are of summarized columns; say which leads with {COUNT} in the promise"
+        message = f"two equalities join summarized columns; choose one with {COUNT} in the promise"
         self.parsed.fail(message, (wanted or summarized)[1].node)
 
     def _no_summaries(self, equalities: Sequence[Equality]) -> NoReturn:
@@ -157,7 +157,7 @@ class _Finder:
             self.parsed.fail(message, link.node)
 
     def _check_leaves(self, link: Equality) -> None:
-        """In a join the promise is of the values that are joined."""
+        """Check that the promise of a join uses only the joined columns."""
         allowed = set(map(self._id, link.columns))
         for leaf, column in self.leaves:
             if self._id(column) in allowed:
@@ -165,17 +165,17 @@ class _Finder:
             if leaf.counted and not self._of(column):
                 self._fail_without(column, leaf.column)
             listed = " and ".join(f"{one.source.alias}.{one.name}" for one in link.columns)
-            self.parsed.fail(f"a join's promise is of the columns it is over: {listed}", leaf.column)
+            self.parsed.fail(f"the promise of a join can use only the joined columns, {listed}", leaf.column)
 
     def _pair(self, link: Equality) -> tuple[Summary, ...]:
         """Summaries of both columns with the same buckets, if possible such that keep the whole window."""
         pairs = list(product(*map(self._of, link.columns)))
-        alike = [pair for pair in pairs if len({(one.buckets, one.between) for one in pair}) == 1]
+        alike = [pair for pair in pairs if len({(summary.buckets, summary.between) for summary in pair}) == 1]
         if not alike:
-            named = [f"{one.name} has {_buckets(one)}" for one in pairs[0]]
+            named = [f"{summary.name} has {_buckets(summary)}" for summary in pairs[0]]
             message = f"the summaries of a join have the same buckets, and {' and '.join(named)}"
             self.parsed.fail(message, link.node)
-        long = (pair for pair in alike if all(one.reach >= self.window for one in pair))
+        long = (pair for pair in alike if all(summary.reach >= self.window for summary in pair))
         return next(long, alike[0])
 
     @staticmethod

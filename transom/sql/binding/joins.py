@@ -118,12 +118,12 @@ def _own_key(
     """The table's column and the other side, when a conjunct equates the two."""
     if not isinstance(node, exp.EQ):
         return None
-    own = scope.sources.index(table)
+    place = scope.sources.index(table)
     for this, other in ((node.this, node.expression), (node.expression, node.this)):
         this, other = bare(this), bare(other)
-        if isinstance(this, exp.Column) and scope.reads(this) == {own}:
+        if isinstance(this, exp.Column) and scope.reads(this) == {place}:
             column, reads = scope.column(this), scope.reads(other)
-            if reads and own not in reads and not column.fields and (placed is None or reads <= placed):
+            if reads and place not in reads and not column.fields and (placed is None or reads <= placed):
                 return column, other
     return None
 

@@ -58,7 +58,7 @@ def _read(parsed: Parsed, node: exp.Expr) -> tuple[str, exp.Expr | None]:
     draft = read_call(parsed, node, called_function)
     if draft.function == "approx_percentile":
         if draft.parameters[0] != 0.5:
-            parsed.fail("of percentiles only the median is supported WITH PREFERENCE: 0.5", node)
+            parsed.fail("the only percentile that is supported WITH PREFERENCE is the median, 0.5", node)
         return "median", draft.args[0]
     if not aggregate_function(draft.function).with_preference:
         functions = preference_functions()

@@ -9,7 +9,7 @@ from transom.columns.types import is_number
 from transom.elements import Summary
 from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.clauses.promise_reader import Leaf, WrittenPromise
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.syntax.canonical import quote
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -55,34 +55,38 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
     """The column of a stream that a leaf names; one that is not counted is a number."""
     column = scope.once(leaf.column)
     if column.source.table:
-        parsed.fail(f"a promise is made of a stream's columns, and {column.name} is a table's", leaf.column)
+        parsed.fail(
+            f"a promise can use only columns of a stream, and {column.name} is a table's", leaf.column
+        )
     if column.fields:
-        parsed.fail("a promise is made of whole columns, not of fields of a struct", leaf.column)
+        parsed.fail("a promise can't use a field of a struct", leaf.column)
     if not leaf.counted and not is_number(column.type):
         parsed.fail(f"a promise is a number, and {column.name} is {column.type}", leaf.column)
     return column
 
 
-def bound_promise(written: WrittenPromise, known: Callable[[Leaf], ResolvedColumn]) -> Promise:
+def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedColumn]) -> Promise:
     """A promise over the streams' own names, given the columns of its leaves."""
     match written:
         case Number():
             return written
         case Leaf():
-            column = known(written)
-            kind = Count if written.counted else Column
+            column = column_of(written)
+            kind = EstimatedCount if written.counted else Column
             return kind(column.source.relation.name, column.name)
-    return Arithmetic(written.op, bound_promise(written.left, known), bound_promise(written.right, known))
+    return Arithmetic(
+        written.op, bound_promise(written.left, column_of), bound_promise(written.right, column_of)
+    )
 
 
 def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:
     """The promise of ON OVERLOAD PREFER over the stream of a window query; what it counts has a summary."""
 
-    def known(leaf: Leaf) -> ResolvedColumn:
+    def resolved_column(leaf: Leaf) -> ResolvedColumn:
         column = stream_column(parsed, scope, leaf)
         stream = column.source.relation.name
         if leaf.counted and not summaries_on(scope.catalog.summaries, stream, column.name):
             parsed.fail(no_summary(stream, column.name), leaf.column)
         return column
 
-    return bound_promise(written, known)
+    return bound_promise(written, resolved_column)

@@ -88,7 +88,7 @@ class Scope:
         self._admit(node, relation, table)
         source = FromItem(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
-            self.parsed.fail(f"{source.alias} is there twice; give one an alias", node)
+            self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
         self.sources.append(source)
         return source
 
@@ -110,7 +110,7 @@ class Scope:
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
-            self.parsed.fail(f"{name} says WITH PREFERENCE: no query can read what it finds", place)
+            self.parsed.fail(f"{name} has WITH PREFERENCE: no query can read its results", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
         hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)
         what = "stream, table or query" if queries else "stream or table"
@@ -133,37 +133,37 @@ class Scope:
 
     def find(self, node: exp.Column) -> ResolvedColumn | None:
         """The column of a name, or None."""
-        known = self._found.get(id(node))
-        if known is None:
-            known = self._lookup(node, tuple(part.name for part in node.parts))
-            if known is not None:
-                self._found[id(node)] = known
-        return known
+        remembered = self._found.get(id(node))
+        if remembered is None:
+            remembered = self._lookup(node, tuple(part.name for part in node.parts))
+            if remembered is not None:
+                self._found[id(node)] = remembered
+        return remembered
 
     def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> ResolvedColumn | None:
         if len(parts) > 1:
             for source in self.sources:
                 if source.alias.casefold() == parts[0].casefold():
                     names = source.folded.get(parts[1].casefold(), [])
-                    return self._one(node, [(source, name) for name in names], parts[2:])
+                    return self._only_match(node, [(source, name) for name in names], parts[2:])
         first = parts[0].casefold()
-        found = [
+        matches = [
             (source, name)
             for source in self.sources
             for name in source.folded.get(first, [])
             if name not in source.hidden
         ]
-        return self._one(node, found, parts[1:])
+        return self._only_match(node, matches, parts[1:])
 
-    def _one(
-        self, node: exp.Column, found: list[tuple[FromItem, str]], fields: tuple[str, ...]
+    def _only_match(
+        self, node: exp.Column, matches: list[tuple[FromItem, str]], fields: tuple[str, ...]
     ) -> ResolvedColumn | None:
-        if not found:
+        if not matches:
             return None
-        if len(found) > 1:
-            options = " or ".join(f"{source.alias}.{name}" for source, name in found)
-            self.parsed.fail(f"{found[0][1]} is ambiguous: {options}", node)
-        source, name = found[0]
+        if len(matches) > 1:
+            options = " or ".join(f"{source.alias}.{name}" for source, name in matches)
+            self.parsed.fail(f"{matches[0][1]} is ambiguous: {options}", node)
+        source, name = matches[0]
         kind, spelled = source.relation.columns[name], []
         for part in fields:
             children = [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
@@ -188,14 +188,14 @@ class Scope:
         hint = self._needs_backticks(place, known) or near_miss(name, known)
         raise SQLError(f"unknown column {name}{hint}", self.parsed.text, *span(self.parsed.text, place))
 
-    def _needs_backticks(self, place: exp.Expr, known: list[str]) -> str:
+    def _needs_backticks(self, place: exp.Expr, names: list[str]) -> str:
         """A hint for `auction-site`, which is a subtraction unless it is quoted."""
         if "start" not in place.meta:
             return ""
         before = re.search(r"[\w-]*$", self.parsed.text[: place.meta["start"]])
         after = re.match(r"[\w-]*", self.parsed.text[place.meta["start"] :])
         whole = (before[0] if before else "") + (after[0] if after else "")
-        match = next((name for name in known if name.casefold() == whole.casefold()), None)
+        match = next((name for name in names if name.casefold() == whole.casefold()), None)
         return f"; a name with a hyphen needs backticks: `{match}`" if match and "-" in match else ""
 
     def without_parentheses(self, node: exp.Column) -> str | None:

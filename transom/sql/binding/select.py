@@ -14,6 +14,7 @@ from transom.sql.binding.aggregate_calls import Draft, read_call
 from transom.sql.binding.scope import Scope
 from transom.sql.binding.window import Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
+from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.syntax.canonical import Printer, bare, quote
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -153,7 +154,7 @@ class SelectBinder:
         taken = {name.casefold() for name, _, _ in self.items}
         named = []
         for at, node in enumerate(self.keys.values()):
-            name = selected.get(f"`k{at}`") or self._unused(self._auto_name(node), taken)
+            name = selected.get(key_reference(at)) or self._unused(self._auto_name(node), taken)
             taken.add(name.casefold())
             named.append((name, node))
         return named
@@ -181,7 +182,7 @@ class SelectBinder:
     def result_items(self) -> list[tuple[str, str, exp.Expr]]:
         """The columns of the result: keys that are not selected, then the SELECT list."""
         selected = {sql for _, sql, _ in self.items}
-        keys = [(name, f"`k{at}`", node) for at, (name, node) in enumerate(self.named_keys())]
+        keys = [(name, key_reference(at), node) for at, (name, node) in enumerate(self.named_keys())]
         return [key for key in keys if key[1] not in selected] + self.items
 
     def _auto_name(self, node: exp.Expr) -> str:
@@ -204,7 +205,7 @@ class SelectBinder:
             return self.scope.without_parentheses(node) or self.scope.column(node).sql
         if isinstance(node, (exp.Anonymous, exp.Filter)):
             if self.is_aggregate(node):
-                self.parsed.fail(f"an aggregate can't stand in {self._place}", node)
+                self.parsed.fail(f"an aggregate is not allowed in {self._place}", node)
             if is_window(node):
                 self.parsed.fail("window() belongs in GROUP BY", node)
         return None
@@ -214,7 +215,7 @@ class SelectBinder:
             return self._result_column(node)
         if isinstance(node, (exp.Anonymous, exp.Filter)):
             if self.is_aggregate(node):
-                return f"`a{self._call(node)}`"
+                return aggregate_reference(self._call(node))
             if is_window(node):
                 self._check_window(node)
                 return WINDOW_STRUCT
@@ -233,14 +234,14 @@ class SelectBinder:
         if any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous)):
             return None
         text = self.row_text(node)
-        return f"`k{list(self.keys).index(text)}`" if text in self.keys else None
+        return key_reference(list(self.keys).index(text)) if text in self.keys else None
 
     def _result_column(self, node: exp.Column) -> str:
         column = self.scope.find(node)
         if column is not None:
             for depth in range(len(column.fields), -1, -1):
                 if (whole := column.upto(depth)) in self.keys:
-                    key = f"`k{list(self.keys).index(whole)}`"
+                    key = key_reference(list(self.keys).index(whole))
                     return ".".join([key, *map(quote, column.fields[depth:])])
         if (window := self._window_column(node, column is not None)) is not None:
             return window
@@ -281,12 +282,12 @@ class SelectBinder:
         """The number of an aggregate call; equal calls have one number."""
         if id(node) not in self._numbers:
             draft = read_call(self.parsed, node)
-            known = self._calls.setdefault(self._identity(draft), len(self.drafts))
-            if known == len(self.drafts):
+            number = self._calls.setdefault(self._identity(draft), len(self.drafts))
+            if number == len(self.drafts):
                 self.drafts.append(draft)
             else:
                 self.repeats = True
-            self._numbers[id(node)] = known
+            self._numbers[id(node)] = number
         return self._numbers[id(node)]
 
     def _identity(self, draft: Draft) -> object:

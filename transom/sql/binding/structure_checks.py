@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ from transom.aggregates.table import AggregateFunction, aggregate_function, aggr
 from transom.columns.types import is_number
 from transom.elements import Using
 from transom.sql.binding.select import SelectBinder
+from transom.sql.item_columns import is_aggregate_reference, is_key_reference
 from transom.sql.query import Call
 from transom.sql.syntax.parsed_query import Parsed
 
@@ -19,7 +19,6 @@ _ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
     "ordered_sharing": lambda function: function.is_extreme,
     "timegram": lambda function: function.interval is not None,
 }
-_PLAIN = re.compile(r"`[ak]\d+`")
 ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
 
 
@@ -30,7 +29,7 @@ def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls
         return
     answers = f"{using.structure} answers {listed(list(filter(is_answered, aggregate_functions())))}"
     if not calls:
-        parsed.fail(f"{answers}, and here is no aggregate", parsed.select.expressions[0])
+        parsed.fail(f"{answers}, and this query has no aggregate", parsed.select.expressions[0])
     for call, draft in zip(calls, selection.drafts, strict=True):
         if not is_answered(aggregate_function(call.function)):
             parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
@@ -43,15 +42,15 @@ def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Cal
         counts = aggregate_function(call.function).interval == "count"
         if not counts and not is_number(call.args[0].type):
             kind = call.args[0].type
-            parsed.fail(f"a timegram has numbers in its buckets, and this is {kind}", draft.args[0])
+            parsed.fail(f"a timegram needs a numeric column, and this is {kind}", draft.args[0])
     if selection.having is not None:
         _refuse_interval(parsed, selection.having, "HAVING can't compare one")
     items = selection.result_items()
     taken = {name.casefold() for name, _, _ in items}
     for name, sql, node in items:
-        if _PLAIN.fullmatch(sql) is None:
+        if not (is_key_reference(sql) or is_aggregate_reference(sql)):
             _refuse_interval(parsed, node, "select aggregates and group columns as they are")
-        for end in ENDS if sql.startswith("`a") else ():
+        for end in ENDS if is_aggregate_reference(sql) else ():
             if f"{name}{end}".casefold() in taken:
                 message = f"the bounds of {name} are called {name}_low and {name}_high; give it another alias"
                 parsed.fail(message, node)

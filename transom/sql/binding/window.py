@@ -113,14 +113,14 @@ class _Bracket:
             qualifier, _, rest = name.replace(" ", "").replace("`", "").rpartition(".")
             if qualifier.casefold() in ("", self.scope.stream.alias.casefold()):
                 name = rest
-        found = self.scope.stream.folded.get(name.casefold())
-        if not found:
+        column = self.scope.stream.folded.get(name.casefold())
+        if not column:
             raise self._error(f"unknown column {name}{near_miss(name, relation.columns)}", piece)
-        clock = column_clock(self.scope, found[0])
+        clock = column_clock(self.scope, column[0])
         if clock is None:
-            kind = relation.columns[found[0]]
-            raise self._error(f"{found[0]} is no clock: it is {kind}, not a time or an integer", piece)
-        return Clock(relation.name, found[0], clock[0]), clock[1]
+            kind = relation.columns[column[0]]
+            raise self._error(f"{column[0]} is no clock: it is {kind}, not a time or an integer", piece)
+        return Clock(relation.name, column[0], clock[0]), clock[1]
 
     def _origin(self, kind: ClockKind) -> int:
         piece = self.bracket.origin

@@ -21,7 +21,7 @@ def read_end_clauses(text: str) -> tuple[EndClause, ...]:
     while at < len(tokens):
         reader = next((each for each in END_CLAUSES if word_of(tokens[at]) in each.words), None)
         if reader is None:
-            raise SQLError("this is no clause", text, tokens[at].start, tokens[at].end + 1)
+            raise SQLError("this is not a clause", text, tokens[at].start, tokens[at].end + 1)
         clause, at = reader.read(text, tokens, at)
         clauses.append(clause)
     return tuple(clauses)

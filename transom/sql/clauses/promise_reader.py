@@ -118,7 +118,7 @@ class PromiseReader(TokenReader):
             hint = near_miss(written, [COUNT]) or f"; did you mean {COUNT}?" * (
                 names[-1].text.lower() == "count"
             )
-            self.outside(f"the one function of a promise is {COUNT}, not {written}{hint}", first)
+            self.outside(f"a promise can call only {COUNT}, not {written}{hint}", first)
         opening = self.take()
         if not self.is_name():
             token = self.token() or opening
@@ -146,7 +146,7 @@ class PromiseReader(TokenReader):
 
     def _column(self, names: list[Token]) -> exp.Column:
         if len(names) > _MOST_NAMES:
-            self.fail("this is no column of a stream", names[0], names[-1])
+            self.fail("this is not a column of a stream", names[0], names[-1])
         parts = [
             exp.Identifier(this=name.text, quoted=name.token_type == TokenType.IDENTIFIER).update_positions(
                 name
@@ -158,7 +158,7 @@ class PromiseReader(TokenReader):
 
     def misplaced(self, token: Token, promise: WrittenPromise, forms: Sequence[str]) -> NoReturn:
         """Refuse what follows the promise, or a part after it."""
-        found = self.written(token)
+        token_text = self.written(token)
         if token.token_type == TokenType.DOT:
             self.fail("a product is written with *", token)
         if token.token_type in EARLIER:
@@ -168,4 +168,6 @@ class PromiseReader(TokenReader):
             if hint := near_miss(written, ORDERS):
                 self.fail(f"expected desc, asc or weighted, found {written}{hint}", self.tokens[self.at - 1])
         hint = near_miss(token.text, [form.split()[0] for form in forms])
-        self.fail(f"expected + - * /, {', '.join(forms)} or the end of the query, found {found}{hint}", token)
+        self.fail(
+            f"expected + - * /, {', '.join(forms)} or the end of the query, found {token_text}{hint}", token
+        )

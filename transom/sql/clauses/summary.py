@@ -101,13 +101,13 @@ def bind_drop(text: str, summaries: Iterable[str]) -> Forget | None:
     read = _read(text)
     if isinstance(read, _Created):
         raise SQLError("expected DROP SUMMARY", text, 0, read.name.end)
-    known = list(summaries)
-    name = _named(read.name.name, known)
+    names = list(summaries)
+    name = _named(read.name.name, names)
     if name is not None:
         return Forget(name)
     if read.if_exists:
         return None
-    raise _at(text, read.name, f"unknown summary {read.name.name}{near_miss(read.name.name, known)}")
+    raise _at(text, read.name, f"unknown summary {read.name.name}{near_miss(read.name.name, names)}")
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ def _at(text: str, place: _Place, message: str) -> SQLError:
     return SQLError(message, text, place.start, place.end)
 
 
-def _named(name: str, known: Iterable[str]) -> str | None:
+def _named(name: str, names: Iterable[str]) -> str | None:
     """A known name in its own spelling."""
-    spelled = list(known)
+    spelled = list(names)
     exact = (one for one in spelled if one == name)
     return next(exact, next((one for one in spelled if one.casefold() == name.casefold()), None))
 
@@ -206,7 +206,9 @@ class _Statement(TokenReader):
 
     def _read_create(self) -> _Created:
         if self.word() == "IF":
-            self.fail("a summary that is there already stays as it is; leave IF NOT EXISTS out", self.take())
+            self.fail(
+                "leave out IF NOT EXISTS: CREATE SUMMARY never changes a summary that exists", self.take()
+            )
         name = self._name("the name of a summary")
         self.expect("ON")
         stream = self._name("the name of a stream")
@@ -226,7 +228,9 @@ class _Statement(TokenReader):
             self.fail("a summary needs GRANULARITY, the time that its finest part covers", self.tokens[-1])
         summary = Summary(name.name, stream.name, column.name, **self.values)
         if summary.reach > MAX_REACH:
-            self.fail("COLLAPSE reaches back further than time does; take less depth", *self.collapse)
+            self.fail(
+                "COLLAPSE covers more time than a timestamp can hold; use a smaller depth", *self.collapse
+            )
         return _Created(summary, name, stream, column, self.between)
 
     def _expect_and(self) -> None:

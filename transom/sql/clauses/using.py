@@ -118,7 +118,7 @@ class _UsingReader(TokenReader):
         return UsingClause(Using(**self.values), opening.start, end, word_of(opening), self.slice)
 
     def _misplaced(self, token: Token) -> NoReturn:
-        word, found = word_of(token), self.written(token)
+        word, written = word_of(token), self.written(token)
         if word in ("USING", "WITHIN"):
             self.fail(f"{word} is given twice", token)
         if word == "EMIT":
@@ -128,7 +128,7 @@ class _UsingReader(TokenReader):
         if token.token_type == TokenType.L_PAREN and self.values.get("structure") in STRUCTURES[:-1]:
             self.fail(f"{self.values['structure']} takes nothing in parentheses", token)
         hint = near_miss(word, ["USING", "WITHIN"])
-        self.fail(f"expected the end of the query, USING or WITHIN, found {found}{hint}", token)
+        self.fail(f"expected the end of the query, USING or WITHIN, found {written}{hint}", token)
 
     def _read_within(self) -> None:
         first = self.at

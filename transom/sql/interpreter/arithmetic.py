@@ -9,10 +9,11 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.typed import TypedExpression, converted, strict
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, strict
 from transom.sql.interpreter.types import (
     BOOL,
     DOUBLE,
@@ -119,7 +120,7 @@ def absolute(arg: TypedExpression) -> TypedExpression:
 
 def numeric(arg: TypedExpression) -> TypedExpression:
     """The argument itself, if it is a number."""
-    if not types.is_number(arg.type):
+    if not is_number(arg.type):
         raise SQLError(f"a number was expected, not {arg.type}")
     return arg
 
@@ -280,7 +281,7 @@ def bitwise(
     """`&`, `|` and `^` of two integers."""
     type = types.wider(left.type, right.type)
     if not is_int(type):
-        raise SQLError(f"bits are those of integers, not of {type}")
+        raise SQLError(f"bit operations need integers, not {type}")
     return strict(
         type, lambda a, b: wrap(compute(a, b), type.bit_width), converted(left, type), converted(right, type)
     )
@@ -289,7 +290,7 @@ def bitwise(
 def bit_complement(arg: TypedExpression) -> TypedExpression:
     """`~x`."""
     if not is_int(arg.type):
-        raise SQLError(f"bits are those of integers, not of {arg.type}")
+        raise SQLError(f"bit operations need integers, not {arg.type}")
     return strict(arg.type, lambda value: ~value, arg)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter.types import (
     DATE,
@@ -18,7 +19,6 @@ from transom.sql.interpreter.types import (
     is_float,
     is_int,
     is_interval,
-    is_number,
     is_text,
     is_timestamp,
     unsupported,
@@ -186,17 +186,17 @@ def parse_timestamp(word: str) -> int | None:
     >>> parse_timestamp("1970-01-02"), parse_timestamp("1970-1-1 0:00:01.5"), parse_timestamp("yesterday")
     (86400000000, 1500000, None)
     """
-    found = MOMENT.match(word.strip())
-    if not found:
+    match = MOMENT.match(word.strip())
+    if not match:
         return None
-    parts = {name: int(found[name] or (name in ("month", "day"))) for name in ("year", "month", "day")}
-    clock = {name: int(found[name] or 0) for name in ("hour", "minute", "second")}
-    fraction = int((found["fraction"] or "").ljust(6, "0")[:6])
+    parts = {name: int(match[name] or (name in ("month", "day"))) for name in ("year", "month", "day")}
+    clock = {name: int(match[name] or 0) for name in ("hour", "minute", "second")}
+    fraction = int((match["fraction"] or "").ljust(6, "0")[:6])
     try:
         at = datetime(**parts, **clock, microsecond=fraction, tzinfo=UTC)
     except ValueError:
         return None
-    return (at - EPOCH) // MICROSECOND - offset(found["zone"])
+    return (at - EPOCH) // MICROSECOND - offset(match["zone"])
 
 
 def offset(zone: str | None) -> int:

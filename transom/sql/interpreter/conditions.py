@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed import Row, TypedExpression, converted, literal, strict
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, NULL
 from transom.sql.interpreter.values import TESTS, order, order_nulls
 
@@ -31,8 +31,12 @@ def all_of(*parts: TypedExpression) -> TypedExpression:
     """Kleene's AND."""
 
     def of(row: Row) -> bool | None:
-        values = [part.of(row) for part in parts]
-        return False if False in values else None if None in values else True
+        outcome: bool | None = True
+        for part in parts:
+            if (value := part.of(row)) is False:
+                return False
+            outcome = None if value is None else outcome
+        return outcome
 
     return TypedExpression(BOOL, of)
 
@@ -50,8 +54,21 @@ def any_of(*parts: TypedExpression) -> TypedExpression:
 def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpression:
     """`arg IN (values)`: an OR of equalities, over one common type."""
     type = types.common_type([arg.type, *(value.type for value in values)], text=True)
-    arg = converted(arg, type)
-    return any_of(*(comparison("=", arg, converted(value, type)) for value in values))
+    shared = types.compared(type, type)
+    arg, candidates = converted(arg, shared), [converted(value, shared) for value in values]
+
+    def of(row: Row) -> bool | None:
+        if (sought := arg.of(row)) is None:  # evaluated once, however long the list is
+            return None
+        has_null = False
+        for candidate in candidates:
+            if (value := candidate.of(row)) is None:
+                has_null = True
+            elif order(sought, value) == 0:
+                return True
+        return None if has_null else False
+
+    return TypedExpression(BOOL, of)
 
 
 # --- choices ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.function_table import FUNCTIONS
 from transom.sql.interpreter.string_literals import string_value
-from transom.sql.interpreter.typed import TypedExpression, converted, literal
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal
 from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
 from transom.sql.interpreter.values import wrap
 from transom.sql.syntax.spark_parser import parse_expression

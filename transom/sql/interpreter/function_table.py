@@ -14,7 +14,7 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.casts import SECOND
 from transom.sql.interpreter.json_text import json_function
-from transom.sql.interpreter.typed import TypedExpression, converted, literal
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal
 from transom.sql.interpreter.types import (
     BOOL,
     DATE,

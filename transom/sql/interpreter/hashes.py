@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, TypedExpression
+from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.types import (
     DATE,
     INT,

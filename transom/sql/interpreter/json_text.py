@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter.casts import spark_text
-from transom.sql.interpreter.typed import TypedExpression, strict
+from transom.sql.interpreter.typed_expression import TypedExpression, strict
 from transom.sql.interpreter.types import STRING, is_decimal, is_float, is_struct, is_text, is_timestamp
 
 

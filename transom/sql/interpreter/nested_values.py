@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed import Row, TypedExpression, converted, literal, strict
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, INT, is_int, unsupported
 from transom.sql.interpreter.values import order
 

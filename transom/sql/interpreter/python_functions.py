@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, TypedExpression
+from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.types import is_text, is_timestamp
 from transom.sql.interpreter.values import EPOCH, plain_value
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 from transom.errors import SQLError
 from transom.sql.interpreter.expressions import Columns, Compiler, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
-from transom.sql.interpreter.typed import Row, TypedExpression
+from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.values import column_values
 
 MAX_CACHED = 100_000  # compiled expressions; a day of queries that come and go must not fill the memory

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed import Row, TypedExpression, converted, strict
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, strict
 from transom.sql.interpreter.types import BOOL, INT, STRING, unsupported
 
 LONGEST_PADDING = 1 << 20  # characters; a longer text is a mistake, and would fill the memory

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter.casts import SECOND, cast, to_date
-from transom.sql.interpreter.typed import TypedExpression, converted, literal, strict
+from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import (
     DATE,
     INT,
@@ -90,7 +90,7 @@ def as_timestamp(arg: TypedExpression) -> TypedExpression:
 def date_plus(sign: int, arg: TypedExpression, days: TypedExpression) -> TypedExpression:
     """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
     if not (is_int(days.type) or is_text(days.type)):
-        raise SQLError(f"a number of days is an integer, not {days.type}")
+        raise SQLError(f"the number of days must be an integer, not {days.type}")
     return strict(DATE, lambda day, n: day + timedelta(days=sign * n), as_date(arg), converted(days, INT))
 
 

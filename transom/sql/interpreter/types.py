@@ -7,6 +7,7 @@ from typing import Iterable
 
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 
 NULL, BOOL, STRING, DATE = pa.null(), pa.bool_(), pa.string(), pa.date32()
@@ -27,11 +28,6 @@ BY_NAME = {
     "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP,
     "TIMESTAMPNTZ": TIMESTAMP_NTZ,
 }  # fmt: skip
-
-
-def is_number(type: pa.DataType) -> bool:
-    """Whether Spark calls this type numeric."""
-    return bool(is_int(type) or is_float(type) or is_decimal(type))
 
 
 def is_text(type: pa.DataType) -> bool:

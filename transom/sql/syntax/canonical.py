@@ -207,10 +207,10 @@ class Printer:
 
     def _interval(self, node: exp.Expr) -> str:
         if not isinstance(node.this, exp.Literal):
-            self.parsed.fail("an INTERVAL is written with a constant", node)
+            self.parsed.fail("INTERVAL needs a constant", node)
         unit, length = node.args.get("unit"), node.this.name
         if not re.fullmatch(r"[\w :.+-]*", length):
-            self.parsed.fail("not the length of an INTERVAL", node)
+            self.parsed.fail("this is not the length of an INTERVAL", node)
         ends = [unit.this, unit.expression] if isinstance(unit, exp.IntervalSpan) else [unit] if unit else []
         return " ".join([f"INTERVAL '{length}'", " TO ".join(self._unit(each) for each in ends)]).rstrip()
 

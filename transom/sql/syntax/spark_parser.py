@@ -51,7 +51,7 @@ class TransomParser(SparkParser):
 
 
 class TransomDialect(Spark):
-    """Spark SQL as far as Transom reads it."""
+    """The part of Spark SQL that Transom reads."""
 
     Parser = TransomParser
 
@@ -100,7 +100,7 @@ def parse_tokens(text: str, tokens: list[Token]) -> exp.Expr:
     except (LookupError, ValueError, TypeError, AttributeError):  # of the parser's own, on strange names
         tree = None
     if tree is None:
-        raise SQLError("this can't be read as SQL", text)
+        raise SQLError("this can't be parsed as SQL", text)
     return tree
 
 

@@ -1,4 +1,4 @@
-"""The words of EXPLAIN: numbers of things, lists that end, expressions as people write them."""
+"""Parts of EXPLAIN's text: counted nouns, shortened lists, and expressions as people write them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALL = Detail(None, None, None, None, None, None)
 
 
 def readable(sql: str) -> str:
-    """Canonical SQL as people write it; the flag of a joined table is whether a row of it matched.
+    """Canonical SQL as people write it; the flag of a joined table reads `TABLE matched`.
 
     >>> readable("`closing#053b41f0` AND `price` > `closing#053b41f0.cp`")
     'closing matched AND price > closing.cp'
@@ -46,7 +46,7 @@ def readable(sql: str) -> str:
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """A number of things.
+    """A number with its noun.
 
     >>> counted(1, "query", "queries"), counted(1200, "slice")
     ('1 query', '1,200 slices')
@@ -55,7 +55,7 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 
 
 def name_list(names: Sequence[str], most: int | None) -> str:
-    """Names in a list that does not grow without end.
+    """A list of at most so many names, and the number of the others.
 
     >>> name_list(["a", "b", "c", "d"], 2)
     'a, b and 2 more'
@@ -72,7 +72,7 @@ def queries_text(number: int) -> str:
 def first(
     things: Sequence[Thing], most: int | None, show: Callable[[Thing], Iterable[str]], rest: str
 ) -> Iterator[str]:
-    """The lines of some of the things, and how many there are besides."""
+    """The lines of the first things, and the number of the others."""
     shown = things if most is None or len(things) <= most + 1 else things[:most]
     for thing in shown:
         yield from show(thing)

@@ -80,7 +80,7 @@ class CompiledQuery:
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether the query is looked up and reports nothing by itself."""
+        """Whether the query emits no results, and lookups answer it."""
         return self.query.is_on_demand
 
     @property
@@ -183,9 +183,9 @@ def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
             for part in parts:
                 yield from _pins(part)
         case Comparison(Scalar(column=str(column)), "=", value):
-            yield column, (plain_value(value),)
+            yield column, (pattern_value(value),)
         case Member(Scalar(column=str(column)), values):
-            yield column, tuple(map(plain_value, values))
+            yield column, tuple(map(pattern_value, values))
 
 
 def typed_value(value: Any, kind: pa.DataType) -> Any:
@@ -202,7 +202,7 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
     return pa.scalar(value, kind).as_py()
 
 
-def plain_value(value: Any) -> Any:
+def pattern_value(value: Any) -> Any:
     """A value as patterns compare it: an instant as microseconds, any other value unchanged."""
     if isinstance(value, datetime):
         return pa.scalar(value, pa.timestamp("us")).value

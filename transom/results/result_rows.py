@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
 from transom.windows import ids as windows
@@ -74,18 +74,18 @@ class LoweredWindows:
 
     def _clear_of(self, sets: Sequence[IntervalSet]) -> NDArray[np.bool_]:
         """Which windows do not meet a set of times; there is one set for each query."""
-        found = np.ones(self.table.num_rows, bool)
+        is_clear = np.ones(self.table.num_rows, bool)
         kinds: dict[int, list[int]] = {}
         for i, times in enumerate(sets):
             if times:
                 kinds.setdefault(id(times), []).append(i)
         if not kinds:
-            return found
+            return is_clear
         starts, ends = self.extents()
         for members in kinds.values():
             mine = np.isin(self.which, members)
-            found[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])
-        return found
+            is_clear[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])
+        return is_clear
 
     def latency(self, made: int) -> pa.Array:
         """The seconds between the arrival of each window's first tuple and now (thesis, section 4.1)."""
@@ -137,11 +137,11 @@ class Results(Mapping[str, pa.Table]):
     def __getitem__(self, name: str) -> pa.Table:
         if name in self.stored:
             return self.stored[name].read()
-        found = []
+        tables = []
         for batch, i in self._places[name]:
             start, stop = int(batch.bounds[i]), int(batch.bounds[i + 1])
-            found.append(batch.table.slice(start, stop - start))
-        return found[0] if len(found) == 1 else pa.concat_tables(found)
+            tables.append(batch.table.slice(start, stop - start))
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._places
@@ -184,34 +184,40 @@ SYSTEM = (
 )
 
 
-def finish(closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars) -> Results:
+def finish(
+    closed: Sequence[LoweredWindows], moment: Moment, scalars: Scalars, few_cells: int = FEW_CELLS
+) -> Results:
     """The results of closed windows, or early results of open ones.
 
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
-    there are few results, together with those of all others.
+    results have at most `few_cells` cells, together with those of all others.
     """
     batches = []
-    for one, columns in zip(closed, _computed(closed, scalars), strict=True):
+    for one, columns in zip(closed, _computed(closed, scalars, few_cells), strict=True):
         batch = result_batch(one, columns, moment)
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
 
 
-def _computed(closed: Sequence[LoweredWindows], scalars: Scalars) -> list[dict[str, pa.ChunkedArray]]:
+def _computed(
+    closed: Sequence[LoweredWindows], scalars: Scalars, few_cells: int
+) -> list[dict[str, pa.ChunkedArray]]:
     """For each shape the evaluated columns, by their expression."""
-    found: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
-    places = [i for i, one in enumerate(closed) if one.texts]
+    computed: list[dict[str, pa.ChunkedArray]] = [{} for _ in closed]
+    places = [i for i, lowered in enumerate(closed) if lowered.texts]
     shapes = [closed[i] for i in places]
-    for place, columns in zip(places, _evaluated(shapes, scalars), strict=True):
-        found[place] = columns
-    return found
+    for place, columns in zip(places, _evaluated(shapes, scalars, few_cells), strict=True):
+        computed[place] = columns
+    return computed
 
 
-def _evaluated(shapes: Sequence[LoweredWindows], scalars: Scalars) -> Iterator[dict[str, pa.ChunkedArray]]:
+def _evaluated(
+    shapes: Sequence[LoweredWindows], scalars: Scalars, few_cells: int
+) -> Iterator[dict[str, pa.ChunkedArray]]:
     """The evaluated expressions of each shape, by their text."""
     rows = sum(shape.table.num_rows for shape in shapes)
-    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= FEW_CELLS:
+    if len(shapes) > 1 and rows * sum(shape.table.num_columns for shape in shapes) <= few_cells:
         yield from _evaluated_together(shapes, scalars)
         return
     for shape in shapes:
@@ -246,23 +252,25 @@ def _over(shape: int, text: str) -> str:
     return _IN_TEXT.sub(lambda found: f"`{found[1]} of {shape}`" if found[1] else found[0], text)
 
 
-def _kept(one: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
-    """Which windows HAVING lets through: queries of one shape may compare the same with other constants."""
-    known: dict[str, pa.Array] = {}
+def _kept(lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[np.bool_]:
+    """Which windows pass HAVING; queries of one shape may have different constants in it."""
+    columns: dict[str, pa.Array] = {}
 
     def column(start: int, stop: int, scalar: Scalar) -> pa.Array:
-        if scalar.sql not in known:
+        if scalar.sql not in columns:
             reference = _REFERENCE.fullmatch(scalar.sql)
-            found = one.table[reference.group(1)] if reference else computed[scalar.sql]
-            known[scalar.sql] = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
-        return known[scalar.sql].slice(start, stop - start)
+            whole_column = lowered.table[reference.group(1)] if reference else computed[scalar.sql]
+            columns[scalar.sql] = (
+                whole_column.combine_chunks() if whole_column.num_chunks != 1 else whole_column.chunk(0)
+            )
+        return columns[scalar.sql].slice(start, stop - start)
 
-    keep = np.ones(one.table.num_rows, bool)
-    if len({query.query.having for query in one.queries}) == 1:
-        parts = [(one.queries[0], 0, len(keep))]
+    keep = np.ones(lowered.table.num_rows, bool)
+    if len({query.query.having for query in lowered.queries}) == 1:
+        parts = [(lowered.queries[0], 0, len(keep))]
     else:
-        bounds = np.searchsorted(one.which, np.arange(len(one.queries) + 1)).tolist()
-        parts = list(zip(one.queries, bounds[:-1], bounds[1:], strict=True))
+        bounds = np.searchsorted(lowered.which, np.arange(len(lowered.queries) + 1)).tolist()
+        parts = list(zip(lowered.queries, bounds[:-1], bounds[1:], strict=True))
     for query, start, stop in parts:
         if query.query.kept is not None and start < stop:
             truth = evaluate(query.query.kept, partial(column, start, stop))
@@ -270,10 +278,12 @@ def _kept(one: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDArray[
     return keep
 
 
-def result_batch(one: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment) -> ResultBatch:
+def result_batch(
+    lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment
+) -> ResultBatch:
     """The results of queries of one shape, given the evaluated columns."""
-    bound, table = one.queries[0].query, one.table
-    seen = one.seen()
+    bound, table = lowered.queries[0].query, lowered.table
+    seen = lowered.seen()
     columns = [table["window_start"], table["window_end"]]
     for item in bound.items:
         reference = _REFERENCE.fullmatch(item.sql)
@@ -283,20 +293,22 @@ def result_batch(one: LoweredWindows, computed: dict[str, pa.ChunkedArray], mome
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
     columns += [
         pa.repeat(pa.scalar(moment.kind.value), rows),
-        pa.array(seen & one.whole()),
+        pa.array(seen & lowered.whole()),
         table["rows"],
-        pa.array(np.array(one.late, np.int64)[one.which] if any(one.late) else np.zeros(rows, np.int64)),
+        pa.array(
+            np.array(lowered.late, np.int64)[lowered.which] if any(lowered.late) else np.zeros(rows, np.int64)
+        ),
         pa.array(np.full(rows, moment.batch_id, np.int64)),
         pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
-        one.latency(moment.made),
+        lowered.latency(moment.made),
     ]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
-    keep = seen | np.array(one.partial)[one.which]
+    keep = seen | np.array(lowered.partial)[lowered.which]
     if bound.kept is not None:
-        keep = keep & _kept(one, computed)
-    which = one.which
+        keep = keep & _kept(lowered, computed)
+    which = lowered.which
     if not keep.all():
         result, which = result.filter(pa.array(keep)), which[keep]
     present, counts = np.unique(which, return_counts=True)
-    names = [one.queries[i].name for i in present]
+    names = [lowered.queries[i].name for i in present]
     return ResultBatch(names, np.r_[0, np.cumsum(counts)], result)

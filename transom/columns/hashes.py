@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import normalized
+from transom.columns.groups import normalized
 
 Hashes = NDArray[np.uint64]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.columns.grouping import group
+from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
 from transom.results.close import specs_of
-from transom.results.presentation import LoweredWindows
+from transom.results.result_rows import LoweredWindows
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
@@ -46,17 +46,19 @@ def lower_by_shape(
     bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
     for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
         chosen = order[start:stop]
-        own = np.searchsorted(members, which[chosen])
+        members_of_rows = np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
         # A sheet has the states of all queries: only those that these queries read are copied.
         read = [name for names in places[present[members[0]]] for name in names]
         rows = closed.select(list(dict.fromkeys(("wid", *layout.key_names, "rows", *read))))
-        table = lower_windows(layout, rows.take(pa.array(chosen)), queries, own, places[present[members[0]]])
+        table = lower_windows(
+            layout, rows.take(pa.array(chosen)), queries, members_of_rows, places[present[members[0]]]
+        )
         names = [query.name for query in queries]
-        came = {clock: arrivals(query) for clock, query in {id(one.clock): one for one in queries}.items()}
+        came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
             queries,
-            own,
+            members_of_rows,
             table,
             [unseen(name) for name in names],
             [name in partial for name in names],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.closed import Closed
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 Range = tuple[int, int | None, tuple[tuple[str, Any], ...]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.profile import MOST_RUNS, Profile
+from transom.windows.batch_profile import MOST_RUNS, Profile
 
 TIMES = st.lists(st.integers(-50, 150), max_size=20)
 

@@ -15,7 +15,7 @@ def test_the_costs_of_both_plans_are_the_reason() -> None:
     pure = Pure(TEXTS, {"v": pa.int64()}, strategy=Strategy(adapts=True))
     pure.batch([(time, 1) for time in range(100)])
     pure.planner.begin(pure.state, Membership(pure.living), list(pure.living.values()))
-    (choice,) = dict(pure.planner.decisions("s"))["resharing"]
+    (choice,) = dict(pure.planner.decisions("s"))["reshare"]
     assert (choice.about, choice.chosen) == ("selection 1", "shared slices for 2 kinds of window")
     start, _, rule = choice.reason.partition("; ")
     assert start.startswith("at the measured rate unshared slices cost ") and start.endswith(" times as much")
@@ -26,4 +26,4 @@ def test_a_strategy_that_does_not_adapt_weighs_nothing() -> None:
     pure = Pure(TEXTS, {"v": pa.int64()})
     pure.batch([(time, 1) for time in range(100)])
     pure.planner.begin(pure.state, Membership(pure.living), list(pure.living.values()))
-    assert dict(pure.planner.decisions("s"))["resharing"] == []
+    assert dict(pure.planner.decisions("s"))["reshare"] == []

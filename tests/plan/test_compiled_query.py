@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plan.bids import compiled
-from transom.plan.compiled import plain_value
+from transom.plan.compiled_query import pattern_value
 from transom.plan.layout import Layout
 
 WINDOW = "FROM bids [RANGE 4 minutes SLIDE 1 minute]"
@@ -99,4 +99,4 @@ def test_only_plain_columns_in_group_by_can_be_punctuated() -> None:
     ],
 )
 def test_instants_are_compared_as_microseconds(value: Any, plain: Any) -> None:
-    assert plain_value(value) == plain
+    assert pattern_value(value) == plain

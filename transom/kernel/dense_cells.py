@@ -23,16 +23,14 @@ from transom.aggregates.numeric import (
     is_numeric,
     numeric_form,
 )
-from transom.columns.grouping import sorted_distinct
+from transom.columns.groups import sorted_distinct
 from transom.kernel.tuples import FamilyTuples, Mask, Numbers, Ranges, leading_columns
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.windows.slices import Slices
 
-MOST_CELLS = 1 << 22
-CELLS_PER_TUPLE = 4
-SHORT = 8  # ranges of at most so many fragments are added up one by one
 LONG = 128  # rows of at least so many numbers are added one by one
 RAW, SUFFIX, PREFIX, TREE = 0, 1, 2, 3
 
@@ -54,16 +52,16 @@ class Pieces:
 class Block:
     """Some members, with the fragments and slices that they distinguish: coarser ones than the family's.
 
-    `fragment_of` and `slice_of` translate fragments and slices of the family; None: they are the same. `own`
-    are the slices of the members, as numbers among those of all members. `begins` is the first of the block's
-    slices in each, and `which` its member, as a place in `parts.members`.
+    `fragment_of` and `slice_of` translate fragments and slices of the family; None: they are the same.
+    `slice_numbers` are the slices of the members, as numbers among those of all members. `begins` is the first
+    of the block's slices in each, and `which` its member, as a place in `parts.members`.
     """
 
     fragments: int
     ordered: int
     slices: int
     parts: Pieces
-    own: Numbers
+    slice_numbers: Numbers
     begins: Numbers
     which: Numbers
     fragment_of: Numbers | None = None
@@ -79,40 +77,46 @@ class Lifted:
     present: Mask | None
 
 
-def dense(family: Family, tuples: FamilyTuples, cut: Slices) -> Iterator[tuple[Layout, pa.Table]] | None:
+def dense(
+    family: Family, tuples: FamilyTuples, cut: Slices, limits: Limits
+) -> Iterator[tuple[Layout, pa.Table]] | None:
     """The slices of all members, by layout; None where arrays would be too large or do not apply."""
     if not is_numeric([slot.accumulator for slot in family.slots]):
         return None
-    size = _block_size(family, tuples, cut)
+    size = _block_size(family, tuples, cut, limits)
     if size is None:
         return None
-    return _dense(family, tuples, cut, size)
+    if family.axis is not None and limits.block_members is not None:
+        size = min(size, limits.block_members)
+    return _dense(family, tuples, cut, size, limits.short_range)
 
 
-def _block_size(family: Family, tuples: FamilyTuples, cut: Slices) -> int | None:
+def _block_size(family: Family, tuples: FamilyTuples, cut: Slices, limits: Limits) -> int | None:
     """The number of members in a block; None: arrays would be too large with any number."""
     members, groups, enough = (
         len(family),
         tuples.group_count,
-        CELLS_PER_TUPLE * len(tuples) + (1 << 16),
+        limits.dense_cells_per_tuple * len(tuples) + (1 << 16),
     )
     cells = tuples.fragments.count * cut.fine * groups
-    if cells <= min(enough, MOST_CELLS):
+    if cells <= min(enough, limits.dense_cells):
         return members
     if tuples.fragments.ordered == tuples.fragments.count or family.axis is None:
         gathered = len(tuples.fragments.ranges.owners) * cut.fine * groups
-        return members if max(cells, gathered // 4) <= min(64 * enough, MOST_CELLS) else None
+        return members if max(cells, gathered // 4) <= min(64 * enough, limits.dense_cells) else None
     per_member = max(1.0, len(cut.starts) / members)
     size = max(1, int((max(len(tuples), 1 << 12) / (per_member * groups)) ** 0.5))
     ranges = -(-len(tuples.fragments.ranges.owners) // members)
     coarse = (2 * ranges * size + 3) * min(cut.fine, per_member * size + 1) * groups
-    return size if coarse <= min(64 * enough, MOST_CELLS) else None
+    return size if coarse <= min(64 * enough, limits.dense_cells) else None
 
 
-def _dense(family: Family, tuples: FamilyTuples, cut: Slices, size: int) -> Iterator[tuple[Layout, pa.Table]]:
+def _dense(
+    family: Family, tuples: FamilyTuples, cut: Slices, size: int, short: int
+) -> Iterator[tuple[Layout, pa.Table]]:
     fine, groups = cut.of(tuples.times, tuples.in_order), tuples.group_count
     lifted = [_lifted(tuples, place, slot) for place, slot in enumerate(family.slots)]
-    for block in _blocks(tuples, cut, len(family), size):
+    for block in _blocks(tuples, cut, len(family), size, short):
         codes = fine if block.slice_of is None else block.slice_of[fine]
         fragments = tuples.fragments.codes
         if fragments is not None:
@@ -122,7 +126,7 @@ def _dense(family: Family, tuples: FamilyTuples, cut: Slices, size: int) -> Iter
             codes = codes * groups + tuples.groups.codes
         shape = block.fragments, block.slices, groups
         arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
-        places = [_gathered(arrays, one, codes, int(np.prod(shape))) for one in lifted]
+        places = [_gathered(arrays, slot_numbers, codes, int(np.prod(shape))) for slot_numbers in lifted]
         summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
         yield from _sheet_rows(family, tuples, cut, block, summed, lifted, places)
 
@@ -130,12 +134,13 @@ def _dense(family: Family, tuples: FamilyTuples, cut: Slices, size: int) -> Iter
 # --- blocks ---
 
 
-def _blocks(tuples: FamilyTuples, cut: Slices, members: int, size: int) -> Iterator[Block]:
+def _blocks(tuples: FamilyTuples, cut: Slices, members: int, size: int, short: int) -> Iterator[Block]:
     fragments = tuples.fragments
     if size >= members:
-        parts = pieces(fragments.ranges, fragments.ordered)
-        own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-        yield Block(fragments.count, fragments.ordered, cut.fine, parts, own, cut.firsts[own], which)
+        parts = pieces(fragments.ranges, fragments.ordered, short)
+        slice_numbers, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+        begins = cut.firsts[slice_numbers]
+        yield Block(fragments.count, fragments.ordered, cut.fine, parts, slice_numbers, begins, which)
         return
     first = np.full(members, fragments.count)
     np.minimum.at(first, fragments.ranges.owners, fragments.ranges.starts)
@@ -145,10 +150,10 @@ def _blocks(tuples: FamilyTuples, cut: Slices, members: int, size: int) -> Itera
     for number in range(-(-members // size)):
         ranges = fragments.ranges.of(block_of == number)
         if len(ranges.owners):
-            yield _block(ranges, fragments.count, fragments.ordered, cut)
+            yield _block(ranges, fragments.count, fragments.ordered, cut, short)
 
 
-def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
+def _block(ranges: Ranges, count: int, ordered: int, cut: Slices, short: int) -> Block:
     borders = sorted_distinct(np.concatenate([[0, ordered], ranges.starts, ranges.stops]))
     borders = borders[borders < count]
     fragment_of = np.searchsorted(borders, np.arange(count), side="right") - 1
@@ -156,16 +161,21 @@ def _block(ranges: Ranges, count: int, ordered: int, cut: Slices) -> Block:
         ranges.owners, np.searchsorted(borders, ranges.starts), np.searchsorted(borders, ranges.stops)
     )
     in_order = int(np.searchsorted(borders, ordered))
-    parts = pieces(coarse, in_order)
-    own, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
-    edges = sorted_distinct(cut.firsts[own])  # begins with 0
+    parts = pieces(coarse, in_order, short)
+    slice_numbers, which = expand_runs(cut.bounds[parts.members], cut.bounds[parts.members + 1])
+    edges = sorted_distinct(cut.firsts[slice_numbers])  # begins with 0
     slice_of = np.searchsorted(edges, np.arange(cut.fine), side="right") - 1
-    begins = np.searchsorted(edges, cut.firsts[own])
-    return Block(len(borders), in_order, len(edges), parts, own, begins, which, fragment_of, slice_of)
+    begins = np.searchsorted(edges, cut.firsts[slice_numbers])
+    return Block(
+        len(borders), in_order, len(edges), parts, slice_numbers, begins, which, fragment_of, slice_of
+    )
 
 
-def pieces(ranges: Ranges, ordered: int) -> Pieces:
-    """The fewest rows that add up to each range, where the fragments below `ordered` are in order."""
+def pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
+    """The fewest rows that add up to each range, where the fragments below `ordered` are in order.
+
+    Ranges of at most `short` fragments are added up fragment by fragment.
+    """
     kinds, indexes, owners = [], [], []
     left = ranges.starts < ranges.stops
     for chosen, kind, at in (
@@ -179,7 +189,7 @@ def pieces(ranges: Ranges, ordered: int) -> Pieces:
         owners.append(ranges.owners[chosen])
         left &= ~chosen
     for i in np.flatnonzero(left):
-        nodes = _nodes(int(ranges.starts[i]), int(ranges.stops[i]))
+        nodes = _nodes(int(ranges.starts[i]), int(ranges.stops[i]), short)
         kinds.append(np.array([kind for kind, _ in nodes]))
         indexes.append(np.array([index for _, index in nodes]))
         owners.append(np.full(len(nodes), ranges.owners[i]))
@@ -191,13 +201,13 @@ def pieces(ranges: Ranges, ordered: int) -> Pieces:
     return Pieces(all_kinds, all_indexes, firsts, whose[firsts])
 
 
-def _nodes(start: int, stop: int) -> list[tuple[int, int]]:
+def _nodes(start: int, stop: int, short: int) -> list[tuple[int, int]]:
     """A range as nodes (TREE + level, index) of a binary tree over the fragments; level 0 are these.
 
-    >>> _nodes(3, 14)
+    >>> _nodes(3, 14, short=8)
     [(0, 3), (4, 6), (5, 1), (5, 2)]
     """
-    if stop - start <= SHORT:
+    if stop - start <= short:
         return [(RAW, index) for index in range(start, stop)]
     parts, level = [], 0
     while start < stop:
@@ -263,7 +273,7 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
             rows = ufunc.reduceat(rows, parts.firsts, axis=0)
     members, slices, groups = rows.shape
     flat = rows.reshape(members * slices, groups)
-    if len(block.own) == len(flat):
+    if len(block.slice_numbers) == len(flat):
         return flat
     starts = block.which * slices + block.begins
     return (
@@ -296,13 +306,13 @@ def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
     For each number it steps through all rows of memory, so that long rows are added one by one instead.
     """
     if not len(cube) or cube[0].size < LONG:
-        found: np.ndarray = ufunc.accumulate(cube, axis=0)
-        return found
-    found = np.empty(cube.shape, cube.dtype)
-    found[0] = cube[0]
+        running: np.ndarray = ufunc.accumulate(cube, axis=0)
+        return running
+    running = np.empty(cube.shape, cube.dtype)
+    running[0] = cube[0]
     for i in range(1, len(cube)):
-        ufunc(found[i - 1], cube[i], out=found[i])
-    return found
+        ufunc(running[i - 1], cube[i], out=running[i])
+    return running
 
 
 def _sheet_rows(
@@ -322,7 +332,7 @@ def _sheet_rows(
         if len(family.by_layout) > 1:
             mine = np.isin(owners, chosen)
             picked, of, group_of = at[mine], owners[mine], groups[mine]
-        columns = leading_columns(family, tuples, cut, of, block.own[picked], group_of)
+        columns = leading_columns(family, tuples, cut, of, block.slice_numbers[picked], group_of)
         columns.append(pa.array(summed[0][picked, group_of]))
         for slot in slots:
             place, counted = places[slot]

@@ -20,11 +20,11 @@ from transom.kernel.aggregate import (
 from transom.kernel.shards import Shelf, fetched
 from transom.ondemand.store_specs import StoreSet, store_scalars
 from transom.ondemand.stores import store_inputs
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
-from transom.results.presentation import LoweredWindows, Moment, Results, Stored, finish
+from transom.results.result_rows import LoweredWindows, Moment, Results, Stored, finish
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput

@@ -13,8 +13,7 @@ import pytest
 
 from tests.plan.bids import SCALARS, bound, compiled
 from transom.elements import Kind
-from transom.results import presentation as results
-from transom.results.presentation import LoweredWindows, Moment, finish, result_schema
+from transom.results.result_rows import LoweredWindows, Moment, finish, result_schema
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
@@ -197,14 +196,11 @@ def test_times_of_windows_have_the_type_of_their_clock() -> None:
 
 
 @pytest.mark.parametrize("few", [0, 10**6])
-def test_evaluating_all_together_or_one_by_one_gives_the_same(
-    few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "FEW_CELLS", few)
+def test_evaluating_all_together_or_one_by_one_gives_the_same(few: int) -> None:
     items = ["count(*) * 2 AS x, sum(price)", "count(*) AS n, concat('`a0`', site) AS x, sum(price)"]
     members = [
         lowered(select(text), f"q{i}", (15, 7, 2, 0.5), (20, 8, 3, 1.5)) for i, text in enumerate(items)
     ]
-    found = finish(members, Moment(1), SCALARS)
+    found = finish(members, Moment(1), SCALARS, few)
     assert found["q0"]["x"].to_pylist() == [4, 6]
     assert found["q1"]["x"].to_pylist() == ["`a0`7", "`a0`8"]

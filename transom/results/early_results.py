@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from transom.elements import Prod
-from transom.plan.compiled import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.results.close import Boundary, Reader, close
-from transom.results.presentation import LoweredWindows, Moment, Results
 from transom.results.read_slices import Reading, Scattered
+from transom.results.result_rows import LoweredWindows, Moment, Results
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
-from transom.windows.closed import Closed, View
+from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 
 EVERYTHING = IntervalSet.of((LOWEST, HIGHEST))
@@ -64,18 +64,20 @@ def window_requests(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> 
     for prod in prods:
         names = None if prod.queries is None else frozenset(prod.queries)
         by_stream[prod.clock.stream].append((prod, names))
-    found: dict[str, WindowRequest] = {}
+    requests: dict[str, WindowRequest] = {}
     for query in queries if by_stream else ():
-        own = [
+        prods_of_query = [
             prod
             for prod, names in by_stream.get(query.query.stream, ())
             if (names is None or query.name in names)
             and (prod.until is None or prod.clock == query.query.clock)
         ]
-        if own:
-            wids = union(prodded(query, prod) for prod in own if not prod.where)
-            found[query.name] = WindowRequest(query, wids, tuple(prod for prod in own if prod.where))
-    return found
+        if prods_of_query:
+            wids = union(prodded(query, prod) for prod in prods_of_query if not prod.where)
+            requests[query.name] = WindowRequest(
+                query, wids, tuple(prod for prod in prods_of_query if prod.where)
+            )
+    return requests
 
 
 def prodded(query: CompiledQuery, prod: Prod) -> IntervalSet:
@@ -91,13 +93,17 @@ def read_open_windows(
     state: State, requests: Sequence[WindowRequest], living: Iterable[CompiledQuery], partial: frozenset[str]
 ) -> OpenWindows:
     """Read open windows of a state; `living` are all queries, some of which share slices with the wanted."""
-    asked = {
+    wanted_homes = {
         home
         for request in requests
         if request.query.name in state.queries
         for home in _homes(state, request.query)
     }
-    sharing = [query for query in living if not asked.isdisjoint(_homes(state, query))] if asked else []
+    sharing = (
+        [query for query in living if not wanted_homes.isdisjoint(_homes(state, query))]
+        if wanted_homes
+        else []
+    )
     return _Sweep(state, sharing).run(requests, partial)
 
 
@@ -116,18 +122,18 @@ class _Sweep(Reading):
         self._boundary: dict[tuple[int, IntervalSet, int], Boundary] = {}
 
     def run(self, requests: Sequence[WindowRequest], partial: frozenset[str]) -> OpenWindows:
-        found = OpenWindows()
+        opened = OpenWindows()
         bounds: dict[str, list[tuple[Boundary, Boundary]]] = {}
         for request in requests:
             if request.query.name in self.queries:
                 bounds[request.query.name] = list(self._boundaries(request))
         queries = [request.query for request in requests if request.query.name in bounds]
         for turn in range(max(map(len, bounds.values()), default=0)):
-            own = [query for query in queries if turn < len(bounds[query.name])]
-            sides = {query.name: bounds[query.name][turn] for query in own}
-            found.windows += self._on_driver(own, sides, partial)
-            found.shard_work += self._on_executors(own, sides, partial)
-        return found
+            in_turn = [query for query in queries if turn < len(bounds[query.name])]
+            sides = {query.name: bounds[query.name][turn] for query in in_turn}
+            opened.windows += self._on_driver(in_turn, sides, partial)
+            opened.shard_work += self._on_executors(in_turn, sides, partial)
+        return opened
 
     def _boundaries(self, request: WindowRequest) -> Iterator[tuple[Boundary, Boundary]]:
         """Pairs of boundaries with the wanted windows between them, each window once."""
@@ -138,16 +144,16 @@ class _Sweep(Reading):
         for first, after in request.wids:
             # Earlier windows are hidden, so that the wanted ones are a run of windows, as when they close.
             yield self._upto(view, forced, first), self._upto(view, forced, after)
-        known = forced | request.wids
+        reported = forced | request.wids
         passed = [prod for prod in request.patterned if not prod.exactly]
         if passed:
-            yield Boundary(view, known), self._with(query, passed, known)
+            yield Boundary(view, reported), self._with(query, passed, reported)
         exact: dict[int, list[Prod]] = defaultdict(list)
         for prod in request.patterned:
             if prod.exactly:
                 exact[prodded(query, prod).pairs[-1][0]].append(prod)
         for last in sorted(exact):  # an earlier prod does not concern the windows of a later one
-            hidden = known | IntervalSet.of((LOWEST, last))
+            hidden = reported | IntervalSet.of((LOWEST, last))
             yield self._with(query, passed, hidden), self._with(query, [*passed, *exact[last]], hidden)
             passed = [*passed, *exact[last]]
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.client.fakes import COUNT, FakeServer, results
-from transom.cli import remote
+from transom.cli import remote_commands
 from transom.cli.main import FAILED, OK, USAGE, app
 from transom.client.connection import Server
 
@@ -23,7 +23,9 @@ from transom.client.connection import Server
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     found = FakeServer()
     found.add("count", made=results(3, 4))
-    monkeypatch.setattr(remote, "Server", partial(Server, transport=httpx.MockTransport(found.answer)))
+    monkeypatch.setattr(
+        remote_commands, "Server", partial(Server, transport=httpx.MockTransport(found.answer))
+    )
     return found
 
 
@@ -206,7 +208,7 @@ class TestTail:
         def interrupted(*arguments: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(remote, "follow_all", interrupted)
+        monkeypatch.setattr(remote_commands, "follow_all", interrupted)
         assert call("tail", "count").exit_code == OK
 
     def test_what_is_looked_up_is_not_followed(self, fake: FakeServer) -> None:

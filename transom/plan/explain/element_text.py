@@ -1,21 +1,19 @@
-"""How EXPLAIN spells what a plan is made of."""
+"""The elements of a plan as text: slots, aggregate calls, windows, promises, lengths and instants."""
 
 from __future__ import annotations
-
-import re
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
-from transom.plan.compiled import Slot
+from transom.plan.compiled_query import Slot
 from transom.plan.predicate_text import predicate_text
 from transom.sql.clauses.promise_reader import COUNT
-from transom.sql.promise import Arithmetic, Column, Count, Number, Promise
+from transom.sql.item_columns import replace_references
+from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
 from transom.sql.query import Call, OverloadPreference, Query
 
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
-_NUMBERED = re.compile(r"`([ak])(\d+)`")
 
 
 def slot_text(slot: Slot) -> str:
@@ -33,15 +31,14 @@ def call_text(call: Call) -> str:
 
 
 def having_text(query: Query) -> str | None:
-    """HAVING with the aggregates and groups that it is over, in place of their numbers."""
+    """HAVING, with aggregates and group columns written out."""
     if query.having is None:
         return None
-
-    def meant(found: re.Match[str]) -> str:
-        place = int(found[2])
-        return call_text(query.calls[place]) if found[1] == "a" else query.keys[place].scalar.sql
-
-    return _NUMBERED.sub(meant, query.having)
+    return replace_references(
+        query.having,
+        key=lambda place: query.keys[place].scalar.sql,
+        aggregate=lambda place: call_text(query.calls[place]),
+    )
 
 
 def overload_text(overload: OverloadPreference) -> str:
@@ -53,13 +50,13 @@ def promise_text(promise: Promise, streams: bool = False) -> str:
     """A promise as it would be written, with the names of `streams` where there are two.
 
     >>> more = Arithmetic("+", Column("s", "price"), Number(1.5))
-    >>> promise_text(Arithmetic("*", Count("s", "item"), more))
+    >>> promise_text(Arithmetic("*", EstimatedCount("s", "item"), more))
     'SUMMARY.Estimate.Count(item) * (price + 1.5)'
     """
     match promise:
         case Number(value):
             return f"{value:g}"
-        case Count(stream, column):
+        case EstimatedCount(stream, column):
             return f"{COUNT}({stream}.{column})" if streams else f"{COUNT}({column})"
         case Column(stream, column):
             return f"{stream}.{column}" if streams else column
@@ -68,7 +65,7 @@ def promise_text(promise: Promise, streams: bool = False) -> str:
 
 
 def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
-    """A part of an expression, in parentheses where it would otherwise mean something else."""
+    """A part of an expression, in parentheses where the expression needs them."""
     text = promise_text(part, streams)
     if not isinstance(part, Arithmetic):
         return text
@@ -83,7 +80,7 @@ def window_text(spec: WindowSpec, kind: ClockKind) -> str:
 
 
 def length_text(value: int, kind: ClockKind) -> str:
-    """A length, in short where it is no round one.
+    """A length; with short names of units if it is not a round one.
 
     >>> length_text(720_000_000, ClockKind.TIME), length_text(680_296_000, ClockKind.TIME)
     ('12 minutes', '11 min 20.296 s')

@@ -1,4 +1,4 @@
-"""Re-sharing: queries move between shared and unshared slices while they run, as the rate of their tuples says.
+"""Re-sharing: queries move between shared and unshared slices while they run, as the rate of their tuples changes.
 
 Queries that move add to a new selection and continue to read the one that they leave: their slices lie in
 both. All queries of a selection move together, so that no query adds to a selection that another left.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.kernel.sheets import rows_of
-from transom.plan.compiled import CompiledQuery, Slot
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import PlanContext
 from transom.plan.cost import Cost, is_better, shared, unshared
 from transom.plan.decisions import Choice, Decision, LazyChoices
@@ -21,11 +21,11 @@ from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
-NAME = "resharing"
+NAME = "reshare"
 
 
-def resharing(context: PlanContext) -> Decision | None:
-    """Let queries share slices, or no longer, where that is clearly cheaper at the measured rate."""
+def reshare(context: PlanContext) -> Decision | None:
+    """Share the slices of queries, or stop sharing them, where that is clearly cheaper at the measured rate."""
     queries, state, strategy = context.reconsider, context.state, context.strategy
     weighed: list[_Weighed] = []
     if strategy.adapts:
@@ -38,16 +38,18 @@ def resharing(context: PlanContext) -> Decision | None:
     state = _tidied(state, queries)
     if state is context.state and not weighed:
         return None
-    choices = LazyChoices(lambda: [one.choice() for one in weighed])
+    choices = LazyChoices(lambda: [costs.choice() for costs in weighed])
     stream = queries[0].query.stream
     return Decision(NAME, choices, replaces=stream, state=state)
 
 
 def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
-    """Not naive queries, nor slices on the executors, nor before it is determined what the queries missed."""
-    own = [state.queries[query.name] for query in members]
-    is_known = not any(query.naive for query in members) and all(one.unseen is not None for one in own)
-    return is_known and not any(state.selections[home].on_executors for one in own for home in one.homes)
+    """Whether queries can move: they are not naive, their slices are on the driver, and what they missed is known."""
+    query_states = [state.queries[query.name] for query in members]
+    if any(query.naive for query in members) or any(each.unseen is None for each in query_states):
+        return False
+    homes = {home for each in query_states for home in each.homes}
+    return not any(state.selections[home].on_executors for home in homes)
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ class _Weighed:
         other = "unshared" if is_shared else "shared"
         costs = f"at the measured rate {other} slices cost {there.total / here.total:.2f} times as much"
         rule = f"a change must cost less than {self.clearly:g} times as much"
-        return Choice(self.stream, named, f"moved to {chosen}" if self.moved else chosen, f"{costs}; {rule}")
+        chosen = f"moved to {chosen}" if self.moved else chosen
+        kind = "shared_slices" if is_shared else "unshared_slices"
+        return Choice(self.stream, named, chosen, f"{costs}; {rule}", kind)
 
 
 def _reconsidered(
     state: State, members: Sequence[CompiledQuery], strategy: Strategy, weighed: list[_Weighed]
 ) -> State:
-    """Share, or share no longer, if that is clearly better."""
+    """Share the slices of one selection's queries, or stop sharing them, if that is clearly better."""
     homes = {state.queries[query.name].homes[0] for query in members}
     rate = _rate(state, homes)
     if rate is None:
@@ -114,13 +118,13 @@ def _rate(state: State, homes: set[int]) -> float | None:
 
 
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
-    """Let queries add to new selections, which keep what all of their queries need."""
+    """Move queries to new selections, which keep the slots that all of their queries need."""
     queries, selections = dict(state.queries), dict(state.selections)
     last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
-        known = slots.get(names[query.name], {})
-        slots[names[query.name]] = slots_to_keep((*known.values(), *query.slots))
+        slots_so_far = slots.get(names[query.name], {})
+        slots[names[query.name]] = slots_to_keep((*slots_so_far.values(), *query.slots))
     for query in members:
         name = names[query.name]
         if name not in opened:
@@ -132,8 +136,8 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
             selections[last_selection] = SelectionState(
                 name, layout.id, tuple(slots[name]), floor, group_types=layout.group_types
             )
-        own = queries[query.name]
-        queries[query.name] = replace(own, homes=(opened[name], *own.homes))
+        query_state = queries[query.name]
+        queries[query.name] = replace(query_state, homes=(opened[name], *query_state.homes))
     return replace(state, queries=queries, selections=selections, last_selection=last_selection)
 
 
@@ -147,6 +151,6 @@ def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
         first, *old = changed[name].homes
         left = [home for home in old if len(slices_held(state, home)[0])]
         changed[name] = replace(changed[name], homes=(first, *left))
-    used = {home for own in changed.values() for home in own.homes}
-    selections = {home: own for home, own in state.selections.items() if home in used}
+    used = {home for query_state in changed.values() for home in query_state.homes}
+    selections = {home: selection for home, selection in state.selections.items() if home in used}
     return replace(state, queries=changed, selections=selections)

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of early results."""
+"""EXPLAIN of early results, as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transom.estimates import Accuracy
 
 
 def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None) -> str:
-    """When windows are reported early, and what that was worth so far; `tuned` is a part of the slide.
+    """When windows are reported early, and how accurate that was; `tuned` is a part of the slide.
 
     >>> emit_text(Emit(at=(0.5, 0.75)), None)
     'at 50%, 75% of the slide'

@@ -1,0 +1,170 @@
+"""The options of the commands for a running server; the commands import their code when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transom.cli.result_text import Format
+
+DEFAULT_URL = "http://127.0.0.1:8710"
+
+ServerUrl = Annotated[
+    str, typer.Option("--server", metavar="URL", envvar="TRANSOM_SERVER", help="the server's address")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", metavar="FILE", help="a file with the server's token (default: TRANSOM_TOKEN)"
+    ),
+]
+OutputFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="the output format (default: a table on a terminal, otherwise JSON)"),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="COLUMN=VALUE", help="only groups with this value; repeatable"),
+]
+
+
+def ps(
+    streams: Annotated[
+        bool, typer.Option("--streams", help="list the streams: rates, lag and watermark")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print all fields, as JSON lines")] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """List the queries of a running server, or its streams."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.print_status(connection, streams, as_json)
+
+
+def register(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME] SQL", help="an optional name, and the query")
+    ] = None,
+    sql_file: Annotated[
+        list[Path] | None,
+        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;; repeatable"),
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="also report windows that the query sees only in part")
+    ] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Register queries with a running server, all or none of them, and print their names.
+
+    transom register busy "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site"
+    """
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.register_queries(connection, words or [], sql_file or [], partial)
+
+
+def drop(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Drop queries of a running server."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.drop_queries(connection, names)
+
+
+def resume(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Let suspended queries of a running server take part in batches again."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.resume_queries(connection, names)
+
+
+def tail(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
+    from_start: Annotated[bool, typer.Option("--from-start", help="also print the results so far")] = False,
+    form: OutputFormat = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print the system columns of each result")
+    ] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Print results of a running server's queries as they are made, until Ctrl-C."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.print_new_results(connection, names, from_start, form, full)
+
+
+def prod(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="the queries (default: all)")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Option("--stream", metavar="NAME", help="only queries of this stream")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="only windows that end by this time")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="only the last window that ends by this time")
+    ] = None,
+    where: Where = None,
+    form: OutputFormat = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="also print the system columns of each result")
+    ] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Print early results of open windows of a running server's queries."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.print_early_results(
+            connection, names or [], stream, until, at, where or [], form, full
+        )
+
+
+def lookup(
+    name_or_sql: Annotated[
+        str, typer.Argument(metavar="NAME|SQL", help="an on-demand query (without SLIDE): its name, or SQL")
+    ],
+    range: Annotated[
+        str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than the query's")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", help="a shorter window than the query's, in rows")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="where the window ends, if later than the newest row"),
+    ] = None,
+    where: Where = None,
+    form: OutputFormat = None,
+    full: Annotated[bool, typer.Option("--full", help="also print complete, batch and made")] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Print the current answer of a running server's on-demand query."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.print_answer(connection, name_or_sql, range, rows, at, where or [], form, full)
+
+
+COMMANDS = (ps, register, drop, resume, tail, prod, lookup)

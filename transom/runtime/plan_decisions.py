@@ -1,0 +1,65 @@
+"""The planner's decisions that hold in a running engine: all of them, and those about one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transom.plan.compiled_query import CompiledQuery
+from transom.plan.decisions import DecisionRecord, subjects
+from transom.plan.families import Family, family_numbers
+from transom.plan.planner import Planner
+from transom.runtime.loop import BatchLoop
+from transom.runtime.registry import Registry
+from transom.state.state import State
+
+
+def all_decisions(loop: BatchLoop) -> list[DecisionRecord]:
+    """The decisions about the queries that take part in batches, stream by stream, in the order of the passes."""
+    state, registry = _committed(loop)
+    planner = loop.planner.what_if()
+    streams = dict.fromkeys(query.query.stream for query in registry.everyone())
+    found = []
+    for stream in streams:
+        planner.plan(state, registry.reading(stream))
+        found += planner.records(stream)
+    return found
+
+
+def query_decisions(loop: BatchLoop, name: str) -> list[DecisionRecord]:
+    """The decisions that concern one query; none before it joins and while it is suspended."""
+    state, registry = _committed(loop)
+    query = next((query for query in registry.everyone() if query.name == name), None)
+    if query is None:
+        return []
+    planner, stream = loop.planner.what_if(), query.query.stream
+    families = planner.plan(state, registry.reading(stream)).families
+    concerned = {f"query {name}", *_shared(planner, state, registry, query, families)}
+    return [one for one in planner.records(stream) if not concerned.isdisjoint(subjects(one.about))]
+
+
+def _committed(loop: BatchLoop) -> tuple[State, Registry]:
+    """The state and the queries of the last committed batch."""
+    loop.directory.bind()
+    with loop.directory.lock:
+        return loop.state, loop.directory.registry
+
+
+def _shared(
+    planner: Planner,
+    state: State,
+    registry: Registry,
+    query: CompiledQuery,
+    families: tuple[Family, ...],
+) -> Iterator[str]:
+    """The selections, the family and the stores that a query shares, as decisions name them."""
+    name, homes = query.name, state.queries[query.name].homes if query.name in state.queries else ()
+    if query.is_on_demand:
+        stream = query.query.stream
+        for store_set in planner.store_sets(stream, registry.looking(stream)):
+            if name in store_set.queries:
+                yield f"stores of {store_set.selection}"
+        return
+    yield from (f"selection {home}" for home in homes)
+    for number, family in zip(family_numbers(families), families, strict=True):
+        if any(member.id in homes[:1] for member in family.members):
+            yield f"family {number}"
