@@ -2,6 +2,9 @@
 
 late/bids/0000000012/part.arrow      rows that were on the driver
 late/bids/0000000013-5c1f/           Parquet files that the backend wrote, and their seal
+
+When there are many, the newest ones are merged into one file. A file that is merged is at least half as large as
+all newer ones together, so that a row is merged only a few times.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from transom.storage.sealed_directory import seal, sealed_files
 KINDS = ("late", "rejected")
 BATCH = "batch"  # the column that says which batch a row came with
 _PART = "part.arrow"
+_MERGED_BATCH = "__batch__"  # the same column in files of several batches
+MOST_PARTS = 16  # of a kind and stream, before the newest are merged
+_LARGE = 1 << 24  # bytes; larger files are not merged, as that happens on the driver
 
 
 class RowOutputs:
@@ -56,15 +62,49 @@ class RowOutputs:
         self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
 
     def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:
-        """The files that the commit of a batch lists."""
-        new = {where: part for where, part in self._written.items() if part.last == batch_id}
-        return self.committed | {
-            where: (*self.committed.get(where, ()), part._replace(made=made)) for where, part in new.items()
-        }
+        """The files that the commit of a batch lists; many small ones are merged."""
+        listed = dict(self.committed)
+        for where, part in self._written.items():
+            if part.last == batch_id:
+                parts = (*listed.get(where, ()), part._replace(made=made))
+                listed[where] = self._merged(where, parts) if len(parts) > MOST_PARTS else parts
+        return listed
 
-    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> None:
-        """Let readers see the files that a commit lists."""
+    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> list[str]:
+        """Let readers see the files that a commit lists; the directories that it does not list any more."""
+        kept = {part.directory for parts in listed.values() for part in parts}
+        before = [*self.committed.values(), tuple(self._written.values())]
         self.committed, self._written = dict(listed), {}
+        return [part.directory for parts in before for part in parts if part.directory not in kept]
+
+    def _merged(self, where: str, parts: tuple[RowFiles, ...]) -> tuple[RowFiles, ...]:
+        """The files with the newest ones made into one."""
+        start, total = len(parts), 0
+        while start and parts[start - 1].bytes <= _LARGE:
+            if len(parts) - start >= MOST_PARTS // 2 and parts[start - 1].bytes > 2 * total:
+                break
+            start -= 1
+            total += parts[start].bytes
+        small = parts[start:]
+        if len(small) < 2:
+            return parts
+        tables = [self._with_batch(table, part) for part in small for table in self._tables(part)]
+        try:
+            whole = pa.concat_tables(tables, promote_options="default")
+        except pa.ArrowException:  # the stream's columns changed their types in between
+            return parts
+        directory = f"{where}/{small[-1].last:010d}-{uuid.uuid4().hex[:8]}"
+        self.store.write_table(f"{directory}/{_PART}", whole)
+        merged = RowFiles(directory, small[0].first, small[-1].last, small[-1].made, total, False)
+        return (*parts[:start], merged)
+
+    @staticmethod
+    def _with_batch(table: pa.Table, part: RowFiles) -> pa.Table:
+        """The rows with the batch that each came with."""
+        if _MERGED_BATCH in table.column_names:
+            return table
+        batch = pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows)
+        return table.append_column(_MERGED_BATCH, batch)
 
     def strays(self, batch_id: int) -> Iterator[str]:
         """Directories of batches up to one that no commit lists: attempts that failed left them."""
@@ -90,7 +130,7 @@ class RowOutputs:
                 return self.read(kind, stream, schema.remove(len(schema) - 1))  # deleted meanwhile
             for table in tables:
                 columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
-                columns.append(pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows))
+                columns.append(self._with_batch(table, part)[_MERGED_BATCH])
                 found.append(pa.Table.from_arrays(columns, schema=schema))
         return pa.concat_tables(found)
 
