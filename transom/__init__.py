@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transom.errors import BatchError, CheckpointError, SettingError, SQLError, StateError, TransomError
+from transom.errors import (
+    BatchError,
+    CheckpointError,
+    CostError,
+    SettingError,
+    SQLError,
+    StateError,
+    TransomError,
+)
 from transom.plan.limits import Limits
 
 if TYPE_CHECKING:
@@ -16,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchError",
     "CheckpointError",
+    "CostError",
     "Engine",
     "Limits",
     "SQLError",

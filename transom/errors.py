@@ -26,6 +26,10 @@ class BatchError(TransomError, RuntimeError):
     """A batch could not be processed; nothing of it was committed."""
 
 
+class CostError(TransomError, ValueError):
+    """A query or a summary would cost more than the limits allow."""
+
+
 class SQLError(TransomError, ValueError):
     """A query's text is wrong at a place that can be pointed at.
 

@@ -71,6 +71,27 @@ def test_files_come_by_modification_time_and_then_by_name(backend: Backend, tmp_
     assert names(source.pending()) == [["b.json", "d.json", "c.json"], ["a.json"]]
 
 
+def test_files_that_are_done_are_known_by_name_alone(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        write(tmp_path / f"{number:02d}.json", '{"x": 1}\n')
+    source = backend.open_files(str(tmp_path))
+    done = [file for group in source.pending() for file in group]
+    write(tmp_path / "new.json", '{"x": 1}\n', at=10)  # older than all of them, and new all the same
+    looked_at: list[str] = []
+    real = os.stat
+
+    def stat(path: Any, **options: Any) -> os.stat_result:
+        looked_at.append(str(path))
+        return real(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", stat)
+        assert names(source.pending(done)) == [["new.json"]]
+    assert [os.path.basename(path) for path in looked_at if path.endswith(".json")] == ["new.json"]
+
+
 def test_a_glob_and_a_single_file_are_paths(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

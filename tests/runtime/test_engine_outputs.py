@@ -15,6 +15,7 @@ import pytest
 import transom
 from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import (
+    BIDS,
     MINUTE,
     PER_MINUTE,
     PER_SITE,
@@ -24,6 +25,7 @@ from tests.runtime.engine_helpers import (
     at,
     bids,
     bids_engine,
+    bids_files,
     written,
 )
 from transom.state.accounts import QueryAccount
@@ -358,3 +360,31 @@ def test_retention_drops_old_results_only(make_engine: EngineFactory, tmp_path: 
     assert len(stored) == len(kept) + 1  # the oldest is deleted with the next commit
     again, _ = bids_engine(make_engine, tmp_path, clock=clock, retention=retention)
     assert answers(again.query(query.name)) == kept
+
+
+@pytest.mark.parametrize("is_pushed", [True, False], ids=["rows on the driver", "rows of files"])
+def test_files_of_late_and_rejected_rows_stay_few(
+    make_engine: EngineFactory, tmp_path: Path, is_pushed: bool
+) -> None:
+    """Each batch brings a late row and a rejected one; the files are merged, the rows come back in order."""
+    batches = [[(i, 1.0, "12:30"), (i, 2.0, "11:00"), (i, 3.0, None)] for i in range(60)]
+    engine = make_engine(tmp_path / "checkpoint", clock=SettableClock())
+    if is_pushed:
+        feed = engine.feed("bids", BIDS, time="ts")
+    else:
+        engine.stream("bids", str(bids_files(tmp_path / "in", *batches)), time="ts")
+    engine.register(PER_MINUTE, name="q")
+    for rows in batches if is_pushed else [()]:
+        if is_pushed:
+            feed.push(bids(*rows))
+        engine.step()
+    for kind, first in (("late", 1), ("rejected", 0)):
+        stored = list((tmp_path / "checkpoint" / kind / "bids").iterdir())
+        assert len(stored) <= 40, kind
+        table = getattr(engine, kind)("bids")
+        assert (
+            table["site"].to_pylist() == list(range(first, 60)) == [b - 1 for b in table["batch"].to_pylist()]
+        )
+    again = make_engine(tmp_path / "checkpoint", clock=SettableClock())
+    again.feed("bids", BIDS, time="ts")
+    assert again.rejected("bids").num_rows == 60

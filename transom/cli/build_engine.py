@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Iterator
 
 from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
+from transom.plan.limits import Limits
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
 from transom.sql.clauses.summary import parse_summary
@@ -24,6 +26,8 @@ NO_SINKS = (
 def open_engine(settings: Settings) -> Engine:
     """An engine with these settings, in a new Spark session unless they name the local backend."""
     options = dict(settings)
+    chosen = {name: options.pop(name) for name in [field.name for field in fields(Limits)] if name in options}
+    options |= {"limits": Limits(**chosen)} if chosen else {}
     master = options.pop("master", None)
     if options.get("backend", "spark") != "spark":
         if master is not None:

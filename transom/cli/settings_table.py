@@ -105,6 +105,20 @@ ENGINE = (
         "for ever",
     ),
     Setting("max_failures", "count", "suspend a query after so many failed batches in a row", "3"),
+    Setting(
+        "longest_window",
+        "count",
+        "the longest RANGE, SLIDE or ROWS; times in microseconds",
+        "9007199254740992",
+    ),
+    Setting("windows_per_row", "count", "the most windows that hold a row: RANGE divided by SLIDE", "100000"),
+    Setting("group_bytes", "count", "the most bytes of a query's slices of one group", "1073741824"),
+    Setting("select_items", "count", "the most columns of a query's results", "1000"),
+    Setting("expression_length", "count", "the most characters of a query's expressions", "100000"),
+    Setting(
+        "text_bytes", "count", "the longest text that an expression makes of texts of 1,000 bytes", "16777216"
+    ),
+    Setting("summary_bytes", "count", "the most bytes of a summary's cells", "1073741824"),
     Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),
 )
 

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Thresholds of the planner's passes and of the kernel; the defaults were measured, see docs/decisions."""
+    """Thresholds of the planner's passes and of the kernel, and the most that a query may cost.
+
+    The thresholds were measured, see docs/decisions.
+    """
+
+    # Registration. A query or a summary beyond one of these is refused with a CostError.
+    longest_window: int = 1 << 53  # RANGE, SLIDE or ROWS: in microseconds 285 years
+    windows_per_row: int = 100_000  # RANGE / SLIDE: one day every second has 86,400
+    group_bytes: int = 1 << 30  # of the slices of one group
+    select_items: int = 1_000
+    expression_length: int = 100_000  # characters of all expressions of a query
+    text_bytes: int = 16 << 20  # the longest text that an expression makes of texts of 1,000 bytes
+    summary_bytes: int = 1 << 30  # of the cells of a summary
 
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move

@@ -33,6 +33,7 @@ from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
+from transom.plan.query_cost import check_query, check_summary
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_queries, explain_text
@@ -417,9 +418,13 @@ class Engine:
         preference_queries = _without_errors(
             bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
-        return _without_errors(
+        bound = _without_errors(
             bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
-        ), preference_queries
+        )
+        for name, query in {**bound, **preference_queries}.items():
+            if loop.directory.texts.get(name) != queries[name]:
+                check_query(name, query, loop.planner.strategy.limits)
+        return bound, preference_queries
 
     def execute(self, statement: str) -> None:
         """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
@@ -434,6 +439,7 @@ class Engine:
             if isinstance(read, Summary):
                 summary = bind_summary(statement, catalog)
                 if summary.name not in catalog.summaries:
+                    check_summary(summary, loop.planner.strategy.limits)
                     loop.directory.push([Summarize(summary.name, statement)])
             elif (dropped := bind_drop(statement, loop.directory.summary_names())) is not None:
                 if users := loop.directory.users(dropped.name):

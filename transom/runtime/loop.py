@@ -553,7 +553,7 @@ class BatchLoop:
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
             self.progress, self.archive.result_batches = sources, result_batches
-            self.outputs.rows.commit(row_files)
+            self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()
             self.observations = {

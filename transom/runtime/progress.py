@@ -267,6 +267,10 @@ class Progress:
     early: Mapping[str, Accuracy] = field(default_factory=dict)  # of queries that say EMIT EARLY
     on_demand: OnDemand = field(default_factory=OnDemand)
     promising: PromisingProgress = field(default_factory=PromisingProgress)
+    late: Mapping[str, int] = field(
+        default_factory=dict
+    )  # the rows that queries missed, of those that missed any
+    unaccounted: int = 0  # rows that the counts of some query failed to explain: must stay 0
 
     @property
     def sharing(self) -> Sharing:
@@ -287,6 +291,11 @@ class Progress:
             lines.append(f"  {name}: {stream}")
             if stream.sharing.queries:
                 lines.append(f"    {stream.sharing}")
+        lines += [f"  {name} missed {late:,} rows: they came too late" for name, late in self._most_late()]
+        if self.unaccounted:
+            lines.append(
+                f"  {self.unaccounted:,} rows are not accounted for: the counts of queries are wrong"
+            )
         lines += [f"  early results of {name}: {accuracy}" for name, accuracy in self.early.items()]
         if self.on_demand.queries:
             lines.append(f"  {self.on_demand}")
@@ -294,12 +303,17 @@ class Progress:
             lines.append(f"  {self.promising}")
         return "\n".join(lines)
 
+    def _most_late(self) -> list[tuple[str, int]]:
+        """The queries that missed most rows."""
+        return sorted(self.late.items(), key=lambda one: -one[1])[:MOST]
+
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for machines; instants are numbers."""
         plain = {
             **vars(self),
             "suspended": dict(self.suspended),
             "spent": dict(self.spent),
+            "late": dict(self.late),
             "streams": {name: stream.as_dict() for name, stream in self.streams.items()},
             "early": {name: asdict(accuracy) for name, accuracy in self.early.items()},
             "on_demand": self.on_demand.as_dict(),
@@ -335,6 +349,7 @@ def progress_of(loop: BatchLoop) -> Progress:
             own.sidelined[0].since if own.sidelined else None,
             own.held(clock).pairs,
         )
+    names = state.accounts.names
     return Progress(
         state.batch_id,
         report.seconds if report is not None else 0.0,
@@ -350,6 +365,8 @@ def progress_of(loop: BatchLoop) -> Progress:
         {name: learned.accuracy() for name, learned in state.estimators.items()},
         _on_demand(loop, state, registry),
         PromisingProgress(summary_infos(state.promising, registry), queries_of(state.promising, registry)),
+        {name: late for name, late in zip(names, state.accounts.late(names), strict=True) if late},
+        state.accounts.unaccounted,
     )
 
 

@@ -2,7 +2,10 @@
 
 late/bids/0000000012/part.arrow      rows that were on the driver
 late/bids/0000000013-5c1f/           Parquet files that the backend wrote, and their seal
-late/bids/.../queries.json           the queries that the bits of late rows stand for
+late/bids/.../queries.json           the queries that the bits of late rows stand for, batch by batch
+
+When there are many, the newest ones are merged into one file. A file that is merged is at least half as large as
+all newer ones together, so that a row is merged only a few times.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +33,13 @@ KINDS = ("late", "rejected")
 BATCH = "batch"  # the column that says which batch a row came with
 QUERIES_FILE = "queries.json"  # beside late rows
 NAMES = pa.list_(pa.string())
+QueryGroups = Sequence[
+    Sequence[tuple[str, int]]
+]  # for each bit the queries, and the batches they joined with
 _PART = "part.arrow"
+_MERGED_BATCH = "__batch__"  # the same column in files of several batches
+MOST_PARTS = 16  # of a kind and stream, before the newest are merged
+_LARGE = 1 << 24  # bytes; larger files are not merged, as that happens on the driver
 
 
 class RowOutputs:
@@ -64,15 +74,52 @@ class RowOutputs:
         self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
 
     def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:
-        """The files that the commit of a batch lists."""
-        new = {where: part for where, part in self._written.items() if part.last == batch_id}
-        return self.committed | {
-            where: (*self.committed.get(where, ()), part._replace(made=made)) for where, part in new.items()
-        }
+        """The files that the commit of a batch lists; many small ones are merged."""
+        listed = dict(self.committed)
+        for where, part in self._written.items():
+            if part.last == batch_id:
+                parts = (*listed.get(where, ()), part._replace(made=made))
+                listed[where] = self._merged(where, parts) if len(parts) > MOST_PARTS else parts
+        return listed
 
-    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> None:
-        """Let readers see the files that a commit lists."""
+    def commit(self, listed: Mapping[str, tuple[RowFiles, ...]]) -> list[str]:
+        """Let readers see the files that a commit lists; the directories that it does not list any more."""
+        kept = {part.directory for parts in listed.values() for part in parts}
+        before = [*self.committed.values(), tuple(self._written.values())]
         self.committed, self._written = dict(listed), {}
+        return [part.directory for parts in before for part in parts if part.directory not in kept]
+
+    def _merged(self, where: str, parts: tuple[RowFiles, ...]) -> tuple[RowFiles, ...]:
+        """The files with the newest ones made into one."""
+        start, total = len(parts), 0
+        while start and parts[start - 1].bytes <= _LARGE:
+            if len(parts) - start >= MOST_PARTS // 2 and parts[start - 1].bytes > 2 * total:
+                break
+            start -= 1
+            total += parts[start].bytes
+        small = parts[start:]
+        if len(small) < 2:
+            return parts
+        tables = [self._with_batch(table, part) for part in small for table in self._tables(part)]
+        try:
+            whole = pa.concat_tables(tables, promote_options="default")
+        except pa.ArrowException:  # the stream's columns changed their types in between
+            return parts
+        directory = f"{where}/{small[-1].last:010d}-{uuid.uuid4().hex[:8]}"
+        self.store.write_table(f"{directory}/{_PART}", whole)
+        if MISSED_BY in whole.column_names:
+            queries = [self._late_queries(part) for part in small]
+            self._write_queries(directory, {batch: own for each in queries for batch, own in each.items()})
+        merged = RowFiles(directory, small[0].first, small[-1].last, small[-1].made, total, False)
+        return (*parts[:start], merged)
+
+    @staticmethod
+    def _with_batch(table: pa.Table, part: RowFiles) -> pa.Table:
+        """The rows with the batch that each came with."""
+        if _MERGED_BATCH in table.column_names:
+            return table
+        batch = pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows)
+        return table.append_column(_MERGED_BATCH, batch)
 
     def strays(self, batch_id: int) -> Iterator[str]:
         """Directories of batches up to one that no commit lists: attempts that failed left them."""
@@ -84,11 +131,26 @@ class RowOutputs:
                     if int(name.split("-")[0]) <= batch_id and directory not in listed:
                         yield directory
 
-    def write_late_queries(self, stream: str, groups: Sequence[Sequence[tuple[str, int]]]) -> None:
-        """Write what the bits of a batch's late rows stand for: queries, and the batches they joined with."""
+    def write_late_queries(self, stream: str, groups: QueryGroups) -> None:
+        """Write what the bits of a batch's late rows stand for."""
         written = self._written.get(f"late/{stream}")
         if written is not None:
-            self.store.write(f"{written.directory}/{QUERIES_FILE}", json.dumps(groups).encode())
+            self._write_queries(written.directory, {written.first: groups})
+
+    def _write_queries(self, directory: str, by_batch: Mapping[int, QueryGroups]) -> None:
+        """Write the groups of each batch; those of most batches are the same, and are stored once."""
+        texts = {batch_id: json.dumps(groups) for batch_id, groups in by_batch.items()}
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts.values()))}
+        stored = {
+            "groups": [json.loads(text) for text in places],
+            "batches": {str(batch_id): places[text] for batch_id, text in texts.items()},
+        }
+        self.store.write(f"{directory}/{QUERIES_FILE}", json.dumps(stored).encode())
+
+    def _late_queries(self, part: RowFiles) -> dict[int, QueryGroups]:
+        """What the bits of late rows stand for, by batch."""
+        stored = json.loads(self.store.read(f"{part.directory}/{QUERIES_FILE}"))
+        return {int(batch_id): stored["groups"][place] for batch_id, place in stored["batches"].items()}
 
     def read_late(self, stream: str, schema: pa.Schema, since: Mapping[str, int] | None) -> pa.Table:
         """The late rows of committed batches, each with the names of the queries that missed it.
@@ -97,9 +159,16 @@ class RowOutputs:
         """
 
         def with_names(part: RowFiles, table: pa.Table) -> pa.Table:
-            groups = json.loads(self.store.read(f"{part.directory}/{QUERIES_FILE}"))
-            names = query_names(table[MISSED_BY], groups, since)
-            return table.set_column(table.schema.get_field_index(MISSED_BY), MISSED_BY, names)
+            groups = self._late_queries(part)
+            batches = self._with_batch(table, part)[_MERGED_BATCH].to_numpy()
+            borders = np.r_[0, np.flatnonzero(np.diff(batches)) + 1, len(batches)].tolist()
+            names = [
+                query_names(table[MISSED_BY].slice(start, stop - start), groups[int(batches[start])], since)
+                for start, stop in pairwise(borders)
+                if start < stop
+            ]
+            column = pa.chunked_array(names, NAMES)
+            return table.set_column(table.schema.get_field_index(MISSED_BY), MISSED_BY, column)
 
         found = self.read("late", stream, schema.append(pa.field(MISSED_BY, NAMES)), with_names)
         if since is None:
@@ -128,7 +197,7 @@ class RowOutputs:
                 return self.read(kind, stream, schema.remove(len(schema) - 1), decode)  # deleted meanwhile
             for table in tables:
                 columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
-                columns.append(pa.repeat(pa.scalar(part.first, pa.int64()), table.num_rows))
+                columns.append(self._with_batch(table, part)[_MERGED_BATCH])
                 found.append(pa.Table.from_arrays(columns, schema=schema))
         return pa.concat_tables(found)
 
@@ -140,9 +209,7 @@ class RowOutputs:
             yield read_parquet(file, self.store.raw(file))
 
 
-def query_names(
-    bits: pa.ChunkedArray, groups: Sequence[Sequence[tuple[str, int]]], since: Mapping[str, int] | None
-) -> pa.Array:
+def query_names(bits: pa.ChunkedArray, groups: QueryGroups, since: Mapping[str, int] | None) -> pa.Array:
     """The queries that missed each row; of those in `since` only, if they joined with these batches."""
     chosen = [
         [name for name, joined in group if since is None or since.get(name) == joined] for group in groups

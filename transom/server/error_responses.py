@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from transom.api.errors import LimitError, NotFound
 from transom.api.records import ErrorAnswer
-from transom.errors import BatchError, SettingError, SQLError, StateError, TransomError
+from transom.errors import BatchError, CostError, SettingError, SQLError, StateError, TransomError
 
 log = logging.getLogger("transom")
 
@@ -21,6 +21,7 @@ INTERNAL_ERROR = "the engine failed to answer; its log has the reason"
 # The first class that matches decides: NotFound and LimitError are StateErrors too.
 ERROR_TYPES: tuple[tuple[type[TransomError], int, str], ...] = (
     (SQLError, 400, "sql"),
+    (CostError, 400, "limit"),
     (NotFound, 404, "not_found"),
     (LimitError, 429, "limit"),
     (SettingError, 400, "setting"),

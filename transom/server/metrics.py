@@ -122,6 +122,11 @@ def _service_metrics(status: ServiceStatus, progress: Progress) -> Iterator[Metr
     )
     yield _gauge("transom_queries", "Registered queries.", status.queries)
     yield _gauge("transom_suspended_queries", "Suspended queries.", status.suspended)
+    unaccounted = CounterMetricFamily(
+        "transom_unaccounted_rows", "Rows that the counts of a query do not explain: must stay 0."
+    )
+    unaccounted.add_metric((), progress.unaccounted)
+    yield unaccounted
     yield _gauge("transom_subscribers", "Readers that follow results.", status.subscribers)
     yield _gauge("transom_saved_ratio", "Aggregations without sharing per aggregation made.", status.saved)
     work = progress.sharing.work
@@ -171,6 +176,11 @@ def _query_metrics(queries: list[QueryStatus]) -> Iterator[Metric]:
     for query in queries:
         results.add_metric((query.name,), query.results)
     yield results
+    rows = CounterMetricFamily("transom_query_rows", "Rows of a query by fate.", labels=("query", "fate"))
+    for query in queries:
+        for fate in FATES:
+            rows.add_metric((query.name, fate), getattr(query, fate))
+    yield rows
     yield _labelled_gauge(
         "transom_query_suspended",
         "1 for a suspended query.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from transom.api.errors import NotFound
 from transom.api.records import DecisionInfo, QueryDetail, QueryStatus
 from transom.errors import StateError
@@ -59,6 +61,7 @@ class QueryCatalog:
             waits=since is None,
             partial=handle.partial,
             since=since,
+            **asdict(handle.account),
             results=self.history.results[name],
             last=self.history.last.get(name),
         )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import bz2
 import csv
-import glob
 import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +17,7 @@ import pyarrow.parquet as pq
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import InputFiles
+from transom.backends.file_listing import unread_files
 from transom.backends.file_names import format_of, is_tab_separated
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.local.frame import LocalFrame, local_path
@@ -59,8 +58,7 @@ class LocalFiles(InputFiles):
         self.columns = dict(schema) if schema is not None else self._inferred(files[:FILES_TO_INFER_FROM])
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
-        seen = set(done)
-        new = [file for file in list_local_files(self.path) if file not in seen]
+        new = list_local_files(self.path, frozenset(done))
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
     def read(self, files: Sequence[str]) -> LocalFrame:
@@ -134,19 +132,11 @@ class LocalFiles(InputFiles):
         return {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in columns.items()}
 
 
-def list_local_files(path: str) -> list[str]:
-    """The visible files with something in them, oldest first, then by name."""
-    start = local_path(path).expanduser().absolute()
+def list_local_files(path: str, done: Collection[str] = ()) -> list[str]:
+    """The visible files with something in them that are not done, oldest first, then by name."""
     if "://" in path and not path.startswith("file://"):
         raise SettingError(f"the local backend reads files of this machine, not {path}")
-    places = [start] if start.exists() else [Path(found) for found in glob.glob(str(start))]
-    if not places:
-        raise SettingError(f"no such file or directory: {path}")
-    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
-    visible = [f for f in files if f.is_file() and f.stat().st_size and not f.name.startswith((".", "_"))]
-    return [
-        str(file) for file in sorted(visible, key=lambda file: (int(file.stat().st_mtime * 1000), str(file)))
-    ]
+    return unread_files(local_path(path).expanduser().absolute(), done)
 
 
 def _opened(file: str) -> io.TextIOBase:

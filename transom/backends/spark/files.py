@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from transom.backends.base import InputFiles
 from transom.backends.expressions import quoted
+from transom.backends.file_listing import unread_files
 from transom.backends.file_names import format_of, is_tab_separated
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.spark.frame import SparkFrame
@@ -24,11 +26,10 @@ from transom.errors import SettingError
 FILES_TO_INFER_FROM = 8
 
 
-class File(NamedTuple):
-    """A file, in the order in which files are read."""
-
-    modified: int  # milliseconds since 1970
-    path: str
+_FILE_STATUS = re.compile(
+    r"FileStatus\{path=(?P<path>[^;]*(?:;(?! isDirectory)[^;]*)*); isDirectory=false; length=(?P<length>\d+);"
+    r"[^{}]*?modification_time=(?P<modified>\d+);"
+)
 
 
 class SparkFiles(InputFiles):
@@ -46,10 +47,9 @@ class SparkFiles(InputFiles):
         if files_per_batch < 1:
             raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
         self.spark, self.path, self.files_per_batch = spark, path, files_per_batch
-        files = list_hadoop_files(spark, path)
-        if not files and (format is None or schema is None):
+        names = list_hadoop_files(spark, path)
+        if not names and (format is None or schema is None):
             raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
-        names = [file.path for file in files]
         self.format = format.lower() if format else format_of(names)
         self._options = self._with_defaults(options or {}, names)
         self.schema = self._given(schema) if schema is not None else self._inferred(names)
@@ -60,10 +60,7 @@ class SparkFiles(InputFiles):
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
-        seen = set(done)
-        new = [
-            file.path for file in sorted(list_hadoop_files(self.spark, self.path)) if file.path not in seen
-        ]
+        new = list_hadoop_files(self.spark, self.path, frozenset(done))
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
     def read(self, files: Sequence[str]) -> SparkFrame:
@@ -149,8 +146,11 @@ def _literal(files: Iterable[str]) -> list[str]:
 # --- Hadoop's file systems, so that any that Spark knows works -------------------------------------
 
 
-def list_hadoop_files(spark: SparkSession, path: str) -> list[File]:
-    """The visible files with something in them, oldest first; SettingError if the path leads nowhere."""
+def list_hadoop_files(spark: SparkSession, path: str, done: Collection[str] = ()) -> list[str]:
+    """The visible files with something in them that are not done, oldest first, then by name.
+
+    SettingError if the path leads nowhere. Files of this machine are listed here, others by Hadoop.
+    """
     jvm: Any = spark._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop = jvm.org.apache.hadoop.fs
@@ -159,21 +159,40 @@ def list_hadoop_files(spark: SparkSession, path: str) -> list[File]:
     target = hadoop.Path(path)
     try:
         system = target.getFileSystem(conf)
+        if system.getScheme() == "file":
+            return unread_files(Path(target.toUri().getPath()), done, lambda file: f"file:{file}")
         exact = system.exists(target)  # before globs: a name may contain a bracket
         statuses = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
+    except SettingError:
+        raise SettingError(f"no such file or directory: {path}") from None
     except Exception as error:
         raise SettingError(f"can't list {path}: {_first_line(error)}") from error
     if not statuses:
         raise SettingError(f"no such file or directory: {path}")
-    files: dict[str, File] = {}
-    for status in statuses:
-        inside = list(system.listStatus(status.getPath())) if status.isDirectory() else [status]
-        for entry in inside:
-            name = entry.getPath().getName()
-            if entry.isFile() and entry.getLen() > 0 and not name.startswith((".", "_")):
-                where = entry.getPath().toString()
-                files[where] = File(entry.getModificationTime(), where)
-    return sorted(files.values())
+    return unread_of_statuses(_status_texts(jvm, system, statuses), done)
+
+
+def _status_texts(jvm: Any, system: Any, statuses: Sequence[Any]) -> str:
+    """The statuses of files, and of files in directories, as one text: a call of the JVM for each would be slow."""
+    inside = [system.listStatus(status.getPath()) for status in statuses if status.isDirectory()]
+    files = [status.toString() for status in statuses if not status.isDirectory()]
+    return "\n".join([*(jvm.scala.runtime.ScalaRunTime.stringOf(listed) for listed in inside), *files])
+
+
+def unread_of_statuses(texts: str, done: Collection[str]) -> list[str]:
+    """The files of `FileStatus` texts that are not done, in the order in which files are read.
+
+    >>> text = "FileStatus{path=hdfs://n/a; isDirectory=false; length=3; replication=1; modification_time=7; x}"
+    >>> unread_of_statuses(text, ()), unread_of_statuses(text, {"hdfs://n/a"})
+    (['hdfs://n/a'], [])
+    """
+    files: dict[str, int] = {}
+    for status in _FILE_STATUS.finditer(texts):
+        path = status["path"]
+        is_visible = not path.rpartition("/")[2].startswith((".", "_"))
+        if is_visible and int(status["length"]) and path not in done:
+            files[path] = int(status["modified"])
+    return sorted(files, key=lambda path: (files[path], path))
 
 
 def _first_line(error: Exception) -> str:
