@@ -11,7 +11,6 @@ from tests.differential.engine import Row, bound, key, presented, table_of
 from tests.engine_factory import EngineFactory
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
-from transom.plan.passes.rollups import rollups
 from transom.plan.strategy import Strategy
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
@@ -29,7 +28,7 @@ def engine_options(strategy: Strategy, naive: bool, executor_rows: int | None) -
         "fragments": strategy.fragments.value,
         "state": strategy.place.value,
         "limits": limits,
-        "passes": PASSES if strategy.rolls else [step for step in PASSES if step is not rollups],
+        "passes": PASSES if strategy.rolls else [step for step in PASSES if step.name != "rollups"],
     }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from tests.plan.bids import RULES, admitted, compiled
+from transom.errors import SettingError
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.context import Membership, Observed, PlanContext
+from transom.plan.context import Membership, Observed, Pass, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.explain import Explained, gather, plan_text, query_text
 from transom.plan.limits import Limits
@@ -37,7 +39,7 @@ def decided(
 
 def test_the_passes_are_one_ordered_tuple() -> None:
     names = ["admission", "reshare", "families", "rollups", "placement", "stores"]
-    assert [own.__name__ for own in PASSES] == names
+    assert [own.name for own in PASSES] == names
     assert list(decided([query("a")])) == names, "also those with nothing to decide"
 
 
@@ -156,7 +158,7 @@ class Counting:
 
 def test_a_batch_at_which_no_query_joins_or_leaves_plans_nothing() -> None:
     counting, queries = Counting(), [query("a", "WHERE price > 1"), query("b", "WHERE price > 2")]
-    planner, state = Planner(passes=(*PASSES, counting.counted)), admitted(*queries)
+    planner, state = Planner(passes=(*PASSES, Pass("counted", counting.counted))), admitted(*queries)
     first = planner.plan(state, queries)
     assert counting.runs == 1
     assert planner.plan(state, queries) is first and counting.runs == 1
@@ -190,7 +192,7 @@ def test_asking_what_if_changes_nothing() -> None:
 def test_explain_shows_the_plan_that_was_made() -> None:
     queries = [query("a", "WHERE price > 1"), query("b", "WHERE price > 2")]
     counting = Counting()
-    planner = Planner(passes=(*PASSES, counting.counted))
+    planner = Planner(passes=(*PASSES, Pass("counted", counting.counted)))
     state = planner.begin(State(), Membership({own.name: own for own in queries}, queries))
     planner.plan(state, queries)
     runs = counting.runs
@@ -201,25 +203,24 @@ def test_explain_shows_the_plan_that_was_made() -> None:
 # --- extensions ---
 
 
-def large(most: int) -> Callable[[PlanContext], Decision | None]:
+def warn_of_large(context: PlanContext, most: int) -> Decision | None:
     """A pass that warns of selections with many queries."""
+    if context.selections is None:
+        return None
+    choices = [
+        Choice(one.clock.stream, f"selection {one.id}", "is large", f"{len(one.queries)} queries")
+        for one in context.selections
+        if len(one.queries) > most
+    ]
+    return Decision(choices, replaces=context.selections[0].clock.stream)
 
-    def warn_of_large(context: PlanContext) -> Decision | None:
-        if context.selections is None:
-            return None
-        choices = [
-            Choice(one.clock.stream, f"selection {one.id}", "is large", f"{len(one.queries)} queries")
-            for one in context.selections
-            if len(one.queries) > most
-        ]
-        return Decision("warn_of_large", choices, replaces=context.selections[0].clock.stream)
 
-    return warn_of_large
+WARN_OF_LARGE = Pass("warn_of_large", partial(warn_of_large, most=1))
 
 
 def test_a_program_can_add_a_pass_and_sees_its_decision_in_explain() -> None:
     queries = [query("a"), query("b", window=LONGER), query("c", "WHERE price > 1")]
-    planner = Planner(passes=(*PASSES, large(1)))
+    planner = Planner(passes=(*PASSES, WARN_OF_LARGE))
     plan = gather(Explained({"bids": RULES}, State(), {own.name: own for own in queries}, planner))
     lines = plan_text(plan, verbose=True).splitlines()
     at = lines.index("    7. warn_of_large")
@@ -231,3 +232,19 @@ def test_a_program_can_add_a_pass_and_sees_its_decision_in_explain() -> None:
         "choices": [{"about": "selection 1", "chosen": "is large", "reason": "2 queries"}],
     }
     assert "warn_of_large" not in plan_text(plan), "only verbose shows decisions"
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        pytest.param(
+            partial(warn_of_large, most=1), "not a planner pass: functools.partial", id="a bare function"
+        ),
+        pytest.param(
+            Pass("families", lambda context: None), "have the name 'families'", id="a name that is taken"
+        ),
+    ],
+)
+def test_a_pass_has_a_name_of_its_own(added: object, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        Planner(passes=(*PASSES, added))  # type: ignore[arg-type]

@@ -122,4 +122,12 @@ class PlanContext:
         )
 
 
-Pass = Callable[[PlanContext], Decision | None]
+@dataclass(frozen=True)
+class Pass:
+    """A planner pass: a function from a context to a decision, and the name under which EXPLAIN lists its choices.
+
+    `run` returns None if the context asks nothing of it. Checkpoints store the name with the choices.
+    """
+
+    name: str
+    run: Callable[[PlanContext], Decision | None]

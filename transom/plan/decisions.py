@@ -91,7 +91,6 @@ class Decision:
     that changes the state or the families returns new ones.
     """
 
-    pass_name: str
     choices: Sequence[Choice] = ()
     replaces: str | None = None
     ended: Collection[str] = ()
@@ -116,14 +115,14 @@ class DecisionLog:
     _derived: set[tuple[str, str]] = field(default_factory=set)
     _stored: dict[tuple[str, str], PassDecisions] = field(default_factory=dict)  # as long as nothing changes
 
-    def record(self, decision: Decision) -> None:
+    def record(self, pass_name: str, decision: Decision) -> None:
         """Note what a pass decided."""
         for about in decision.ended:
             for key, choices in self._added.items():
                 if choices.pop(about, None) is not None:
                     self._stored.pop(key, None)
         if decision.replaces is not None:
-            key = decision.replaces, decision.pass_name
+            key = decision.replaces, pass_name
             self._replaced[key] = decision.choices
             self._added.pop(key, None)  # restored from a checkpoint
             self._stored.pop(key, None)
@@ -131,7 +130,7 @@ class DecisionLog:
                 self._derived.add(key)
             return
         for choice in decision.choices:
-            key = choice.stream, decision.pass_name
+            key = choice.stream, pass_name
             self._added.setdefault(key, {})[choice.about] = choice
             self._stored.pop(key, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from transom.elements import WindowSpec
+from transom.errors import SettingError
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
 from transom.kernel.query_counts import QueryIndex
@@ -23,7 +25,7 @@ from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
 from transom.plan.passes import PASSES
 from transom.plan.passes.admission import selections
-from transom.plan.passes.placement import EXECUTORS, NAME, ON_EXECUTORS, stores_that_move
+from transom.plan.passes.placement import EXECUTORS, ON_EXECUTORS, PLACEMENT, stores_that_move
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.sql.query import Predicate
@@ -83,7 +85,7 @@ class Planner:
 
     def __init__(self, strategy: Strategy | None = None, passes: Sequence[Pass] = PASSES):
         self.strategy = Strategy() if strategy is None else strategy
-        self.passes = tuple(passes)
+        self.passes = _checked(passes)
         self._streams: dict[str, _Planned] = {}
         self._store_sets: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = {}
         self._log = DecisionLog()
@@ -105,10 +107,10 @@ class Planner:
 
     def _run(self, context: PlanContext) -> PlanContext:
         """Run all passes, record their decisions, and return the context after them."""
-        for run in self.passes:
-            decision = run(context)
+        for each in self.passes:
+            decision = each.run(context)
             if decision is not None:
-                self._log.record(decision)
+                self._log.record(each.name, decision)
                 context = context.after(decision)
         return context
 
@@ -207,7 +209,7 @@ class Planner:
             about = f"stores of {store_set.selection}"
             with self._lock:
                 choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
-                self._log.record(Decision(NAME, [choice]))
+                self._log.record(PLACEMENT, Decision([choice]))
         return reason is not None
 
     # --- what was decided ---
@@ -221,7 +223,7 @@ class Planner:
         """The choices that hold for a stream, of each pass, in the order of the passes."""
         with self._lock:
             log = self._log.copy()
-        names = dict.fromkeys([*(run.__name__ for run in self.passes), *log.passes(stream)])
+        names = dict.fromkeys([*(each.name for each in self.passes), *log.passes(stream)])
         for name in names:
             yield name, list(log.of(stream, name))
 
@@ -240,6 +242,17 @@ class Planner:
         """Begin with the decisions that a checkpoint stores."""
         with self._lock:
             self._log.restore(decisions)
+
+
+def _checked(passes: Sequence[Pass]) -> tuple[Pass, ...]:
+    """The passes, if each of them is a `Pass` under a name of its own."""
+    for each in passes:
+        if not isinstance(each, Pass):
+            raise SettingError(f"not a planner pass: {each!r}; write Pass('its name', its_function)")
+    repeated = [name for name, count in Counter(each.name for each in passes).items() if count > 1]
+    if repeated:
+        raise SettingError(f"two planner passes have the name {repeated[0]!r}")
+    return tuple(passes)
 
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:

@@ -34,9 +34,6 @@ from transom.windows.slices import crossed_slices
 Numbers = NDArray[np.int64]
 
 
-NAME = "admission"
-
-
 @pause_garbage_collection()
 def admission(context: PlanContext) -> Decision | None:
     """Apply the queries of a batch that leave and join."""
@@ -47,7 +44,7 @@ def admission(context: PlanContext) -> Decision | None:
     state, choices = _admit(state, change, context.strategy)
     closed = () if not change.leaving else context.state.selections.keys() - state.selections.keys()
     ended = [*(f"query {name}" for name in change.leaving), *(f"selection {home}" for home in closed)]
-    return Decision(NAME, choices, ended=ended, state=state)
+    return Decision(choices, ended=ended, state=state)
 
 
 def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State, list[Choice]]:

@@ -10,8 +10,6 @@ from transom.plan.families import Family, family_kind, family_numbers, into_fami
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
 
-NAME = "families"
-
 
 def families(context: PlanContext) -> Decision | None:
     """Put the selections of a stream into families; a family in which nothing changed is used again."""
@@ -25,7 +23,7 @@ def families(context: PlanContext) -> Decision | None:
     found = tuple(memory.families.values())
     stream = context.selections[0].clock.stream if context.selections else None
     choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
-    return Decision(NAME, choices, replaces=stream, derived=True, families=found)
+    return Decision(choices, replaces=stream, derived=True, families=found)
 
 
 def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:

@@ -19,7 +19,7 @@ from transom.plan.decisions import Choice, PlacementDecision
 from transom.plan.strategy import Place, Strategy
 from transom.state.state import State, StoreState
 
-NAME = "placement"
+PLACEMENT = "placement"  # the name of the pass; the planner also records moved stores under it
 EXECUTORS, ON_EXECUTORS = "kept on the executors", "on_executors"  # a choice as text, and its kind
 Group = tuple[object, ...]
 
@@ -73,7 +73,7 @@ def _placed(
             choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason, ON_EXECUTORS))
     if not choices:
         return None
-    return PlacementDecision(NAME, choices, state=replace(state, selections=selections))
+    return PlacementDecision(choices, state=replace(state, selections=selections))
 
 
 def _on_executors(state: State, queries: Mapping[str, CompiledQuery]) -> set[Group]:
@@ -118,7 +118,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
         Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group], ON_EXECUTORS)
         for home, group in moving.items()
     ]
-    return PlacementDecision(NAME, choices, moved=frozenset(moving.values()))
+    return PlacementDecision(choices, moved=frozenset(moving.values()))
 
 
 def _exceeds(observed: Observed, limit: int | None, at_once: int | None) -> bool:

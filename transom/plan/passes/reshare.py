@@ -21,8 +21,6 @@ from transom.plan.strategy import Strategy
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
-NAME = "reshare"
-
 
 def reshare(context: PlanContext) -> Decision | None:
     """Share the slices of queries, or stop sharing them, where that is clearly cheaper at the measured rate."""
@@ -40,7 +38,7 @@ def reshare(context: PlanContext) -> Decision | None:
         return None
     choices = LazyChoices(lambda: [costs.choice() for costs in weighed])
     stream = queries[0].query.stream
-    return Decision(NAME, choices, replaces=stream, state=state)
+    return Decision(choices, replaces=stream, state=state)
 
 
 def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:

@@ -12,8 +12,6 @@ from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_numbers
 
-NAME = "rollups"
-
 
 def rollups(context: PlanContext) -> Decision | None:
     """Number the families so that those with one number are rolled up together."""
@@ -26,7 +24,7 @@ def rollups(context: PlanContext) -> Decision | None:
     )
     stream = rolled_up[0].clock.stream
     choices = LazyChoices(lambda: _choices(stream, rolled_up))
-    return Decision(NAME, choices, replaces=stream, derived=True, families=rolled_up)
+    return Decision(choices, replaces=stream, derived=True, families=rolled_up)
 
 
 def rollup_groups(families: Sequence[Family]) -> list[list[int]]:

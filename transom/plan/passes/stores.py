@@ -11,8 +11,6 @@ from transom.plan.decisions import Choice, Decision
 from transom.plan.strategy import Place
 from transom.state.state import State, StoreState
 
-NAME = "stores"
-
 
 def stores(context: PlanContext) -> Decision | None:
     """Open the stores that on-demand queries need, and close those that no query needs any more."""
@@ -25,7 +23,7 @@ def stores(context: PlanContext) -> Decision | None:
     new = [one for one in change.store_sets if any(key not in context.state.stores for key in one.stores)]
     choices = [_choice(one, state) for one in new]
     ended = [f"stores of {one}" for one in _selections(context.state) - _selections(state)]
-    return Decision(NAME, choices, ended=ended, state=state)
+    return Decision(choices, ended=ended, state=state)
 
 
 def _choice(store_set: StoreSet, state: State) -> Choice:

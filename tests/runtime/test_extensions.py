@@ -1,0 +1,68 @@
+"""Programs extend an engine by its public points: a planner pass and an aggregate of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.aggregates.test_extension import PRODUCT
+from tests.engine_factory import EngineFactory
+from tests.plan.test_planner import warn_of_large
+from tests.runtime.engine_helpers import PER_SITE, answers, bids, bids_engine
+from transom.aggregates.table import register_aggregate, unregister_aggregate
+from transom.plan.context import Pass
+from transom.plan.passes import PASSES
+
+ROWS = bids((1, 2.0, "12:00:05"), (1, 3.0, "12:00:20"), (2, 5.0, "12:00:40"), (1, 7.0, "12:01:10"))
+LATER = bids((2, 1.0, "12:05:00"))
+LONGER = PER_SITE.replace("2 minutes", "5 minutes")
+
+
+def test_an_engine_runs_a_pass_of_the_program(make_engine: EngineFactory, tmp_path: Path) -> None:
+    added = Pass("warn_of_large", partial(warn_of_large, most=1))
+    engine, feed = bids_engine(make_engine, tmp_path, passes=(*PASSES, added))
+    first = engine.register(PER_SITE, "first")
+    engine.register(LONGER, "second")
+    alone = engine.register(PER_SITE.replace("GROUP BY", "WHERE price > 3 GROUP BY"), "alone")
+    feed.push(ROWS)
+    engine.step()
+    lines = engine.explain(verbose=True).splitlines()
+    place = lines.index("    7. warn_of_large")
+    assert lines[place + 1] == "      selection 1: is large (2 queries)"
+    decided = [(one.pass_name, one.about, one.chosen) for one in first.decisions()]
+    assert decided.count(("warn_of_large", "selection 1", "is large")) == 1
+    assert "warn_of_large" in {one.pass_name for one in engine.decisions()}
+    assert "warn_of_large" not in {one.pass_name for one in alone.decisions()}
+
+
+@pytest.fixture
+def product() -> Iterator[None]:
+    register_aggregate(PRODUCT)
+    yield
+    unregister_aggregate(PRODUCT.name)
+
+
+@pytest.mark.usefixtures("product")
+def test_an_engine_runs_an_aggregate_of_the_program(make_engine: EngineFactory, tmp_path: Path) -> None:
+    text = "SELECT site, product(price) AS p, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
+    engine, feed = bids_engine(make_engine, tmp_path)
+    engine.register(text, "standing")
+    on_demand = engine.register("SELECT product(price) AS p FROM bids [RANGE 10 minutes]", "on_demand")
+    feed.push(ROWS)
+    engine.step()
+    assert "product" in engine.explain(verbose=True)
+    assert on_demand.lookup().to_pylist()[0]["p"] == math.prod([2.0, 3.0, 5.0, 7.0])
+    engine.stop()
+    engine, feed = bids_engine(make_engine, tmp_path)
+    standing = engine.query("standing")
+    feed.push(LATER)
+    engine.step()
+    assert answers(standing, "site", "p", "n") == [
+        ("11:59", "12:01", 1, 6.0, 2), ("11:59", "12:01", 2, 5.0, 1),
+        ("12:00", "12:02", 1, 42.0, 3), ("12:00", "12:02", 2, 5.0, 1),
+        ("12:01", "12:03", 1, 7.0, 1),
+    ]  # fmt: skip
