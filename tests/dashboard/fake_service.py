@@ -53,6 +53,7 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("complete", pa.bool_()),
         ("rows", pa.int64()),
+        ("late", pa.int64()),
         ("batch", pa.int64()),
         ("made", TIME),
         ("latency", pa.float64()),
@@ -64,7 +65,15 @@ def result(end: int, site: str, total: float | None, kind: str = "final", **more
     """A result row of the ten-minute window that ends `end` minutes after the epoch."""
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {"window_start": (end - 10) * MINUTE, "window_end": end * MINUTE, "site": site, "total": total}
-    row |= {"kind": kind, "complete": True, "rows": 5, "batch": 7, "made": end * MINUTE, "latency": 1.5}
+    row |= {
+        "kind": kind,
+        "complete": True,
+        "rows": 5,
+        "late": 0,
+        "batch": 7,
+        "made": end * MINUTE,
+        "latency": 1.5,
+    }
     return row | more
 
 
@@ -90,6 +99,13 @@ def query(name: str, **more: Any) -> QueryStatus:
         False,
         False,
         1,
+        1000,
+        990,
+        10,
+        0,
+        0,
+        0,
+        0,
         3,
         MINUTE,
     )

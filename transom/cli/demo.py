@@ -212,7 +212,7 @@ def print_totals(console: Console, replay: FlightReplay) -> None:
         "rows": f"{stream.rows:,} flights, in the order of departure",
         "queries": f"{replay.queries:,}, answered in one pass",
         "windows closed": f"{replay.tally.windows:,}, with {replay.tally.results:,} results",
-        "late rows": f"{stream.late:,} (all windows that wanted them were closed; slack {SLACK})",
+        "late rows": f"{stream.late:,} (some query missed them: a window was closed; slack {SLACK})",
         "rejected rows": f"{stream.rejected:,}",
         "rows per second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
     }

@@ -101,7 +101,7 @@ class Server:
         return {stream.name: stream for stream in listed}
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest late rows, each with the reason and the batch."""
+        """The newest late rows, each with the reason, the queries that missed it and the batch."""
         return self._http.table("GET", f"/api/streams/{path_segment(stream)}/late", limit=limit)
 
     def rejected(self, stream: str, limit: int | None = None) -> pa.Table:

@@ -125,6 +125,12 @@ class RemoteQuery:
         body = without_none(range=range, rows=rows, at=at, where=where)
         return self._http.table("POST", f"{self._path}/lookup", body)
 
+    def late(self, rows: bool = False, limit: int | None = None) -> pa.Table:
+        """The windows that missed rows, and how many each missed; with `rows` the newest rows themselves."""
+        if rows:
+            return self._http.table("GET", f"{self._path}/late/rows", limit=limit)
+        return self._http.table("GET", f"{self._path}/late")
+
     # --- metadata ---
 
     @property

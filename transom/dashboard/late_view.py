@@ -19,7 +19,11 @@ from transom.server.service import Service
 
 MOST_ROWS = 50
 WORDS = {
-    "late": ("Late", "No late rows", "A row is late when every window that needs it has closed."),
+    "late": (
+        "Late",
+        "No late rows",
+        "Every row was in time for every query. A row is late for a query when one of its windows has closed.",
+    ),
     "rejected": ("Rejected", "No rejected rows", "A row is rejected when it has no usable time."),
 }
 
@@ -47,8 +51,8 @@ class LateRowsView(DashboardView):
 
     def build(self) -> None:
         Panel(
-            '<div><h1>Late and rejected</h1><p class="sub">Rows that no window could take, each with its '
-            "reason.</p></div>",
+            '<div><h1>Late and rejected</h1><p class="sub">Rows that a query missed, and rows without a usable '
+            "time, each with its reason.</p></div>",
             classes="head",
         )
         self.streams = Panel(f'<div class="card">{skeleton(2)}</div>', classes="section").on_action(

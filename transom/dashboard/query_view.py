@@ -292,9 +292,18 @@ def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
             ("Results", f"{format_number(status.results)}, last {age}" if status.last else "none yet")
         )
     if status.kind != "preference":
+        facts.append(("Late rows", late_text(status)))
         facts.append(("Shares with", _sharing_text(shares_with)))
     rows = "".join(f'<dt>{name}</dt><dd title="{esc(text)}">{esc(text)}</dd>' for name, text in facts)
     return f'<dl class="facts" data-testid="facts">{rows}</dl>'
+
+
+def late_text(status: QueryStatus) -> str:
+    """How many rows a query missed, in words."""
+    if status.late:
+        share = format_percent(status.late / status.rows, 2)
+        return f"{counted(status.late, 'row')} came too late ({share})"
+    return "Every row was in time" if status.rows else "none yet"
 
 
 def decisions_html(decisions: tuple[DecisionInfo, ...]) -> str:

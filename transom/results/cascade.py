@@ -91,17 +91,23 @@ def derived_batch(
         ended=batch.ended,
         partial=batch.partial,
         clock=batch.clock,
-        origin=Origin(now, arrived, missed_results(inner, before, after), _lacking(inner, stream)),
+        origin=Origin(now, arrived, missed_results(inner, before, after), _lacking(inner, stream, after)),
     )
 
 
-def _lacking(inner: CompiledQuery, stream: StreamState) -> IntervalSet:
-    """The times of results of windows that lost rows to an overload."""
+def _lacking(inner: CompiledQuery, stream: StreamState, after: State) -> IntervalSet:
+    """The times of results of windows that lost rows to an overload, or missed rows that came too late."""
     lost, spec = stream.clock(inner.query.clock).arrivals.shed, inner.query.window
     starts, stops = lost.arrays()
     firsts = windows.result_time(windows.window_end(spec, windows.wid_from(spec, starts)))
     lasts = windows.window_end(spec, windows.wid_to(spec, stops - 1))
-    return IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
+    shed = IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
+    runs = after.accounts.missed_windows(inner.name)
+    if not len(runs):
+        return shed
+    firsts = windows.result_time(windows.window_end(spec, runs[:, 0]))
+    lasts = windows.window_end(spec, runs[:, 1])
+    return shed | IntervalSet.of(*zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def missed_results(inner: CompiledQuery, before: State, after: State) -> IntervalSet | None:

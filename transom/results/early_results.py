@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ from transom.results.result_rows import LoweredWindows, Moment, Results
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
+from transom.windows.arrivals import Arrivals
 from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 
@@ -168,6 +169,12 @@ class _Sweep(Reading):
         """The times of rows that a query missed; all times while that is not determined."""
         own = self.queries[name].unseen
         return EVERYTHING if own is None else own
+
+    def arrivals(self, query: CompiledQuery) -> Arrivals:
+        """When rows arrived on a query's clock; an open window lacks the rows that are sidelined."""
+        known, stream = super().arrivals(query), self.streams.get(query.query.stream)
+        held = IntervalSet() if stream is None else stream.held(query.query.clock)
+        return replace(known, shed=known.shed | held) if held else known
 
     def _closed(self, query: CompiledQuery) -> Closed:
         """What is closed on a query's clock; its stream may not have had a batch yet."""

@@ -44,6 +44,11 @@ class PreferenceHandle(QueryHandle):
     def has_preference(self) -> bool:
         return True
 
+    def late(self, rows: bool = False) -> NoReturn:
+        raise SettingError(
+            f"{self.name} has no windows: engine.summaries() has the tuples that came too late for its summaries"
+        )
+
     def results(self) -> pa.Table:
         """All results so far: the select items, rows (behind an aggregate), batch, made, whether nothing was
         left out of the batch (complete), the share of its estimated output that it produced, and how many

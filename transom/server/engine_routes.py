@@ -90,7 +90,7 @@ async def stream(context: Context, stream: StreamName) -> StreamStatus:
 
 @router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
 async def late(context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000) -> Response:
-    """The newest late rows, each with the reason and the batch; the newest last."""
+    """The newest late rows, each with the reason, the queries that missed it and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
     return await context.rows(await context.threads.slow(lambda: context.service.late(stream, rows)), form)
 

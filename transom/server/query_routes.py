@@ -147,6 +147,24 @@ async def lookup_query(context: Context, name: QueryName, body: LookupQuery, for
     return await context.rows(table, form, await context.columns(name))
 
 
+@router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
+async def late_windows(context: Context, name: QueryName, form: WantedFormat) -> Response:
+    """The windows of a query that missed rows, and how many each missed; the newest windows last."""
+    return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
+
+
+@router.get("/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed"))
+async def late_rows(
+    context: Context,
+    name: QueryName,
+    form: WantedFormat,
+    limit: Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")] = 1_000,
+) -> Response:
+    """The newest rows that a query missed, each with the reason and the batch; the newest last."""
+    rows = min(limit, context.settings.limits.rows)
+    return await context.rows(await context.threads.slow(lambda: context.service.late_rows(name, rows)), form)
+
+
 @router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
 async def query_plan(
     context: Context, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False

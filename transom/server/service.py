@@ -112,8 +112,17 @@ class Service:
         return statuses[name]
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
-        """The newest late rows, each with the reason and the batch, the newest last."""
+        """The newest late rows, each with the reason, the queries that missed it and the batch, the newest last."""
         return self._streams.late(stream, self._row_limit(limit))
+
+    def late_windows(self, name: str) -> pa.Table:
+        """The windows of a query that missed rows, and how many each missed; the newest windows last."""
+        return self.catalog.handle(name).late()
+
+    def late_rows(self, name: str, limit: int | None = None) -> pa.Table:
+        """The newest rows that a query missed, each with the reason and the batch, the newest last."""
+        rows = self.catalog.handle(name).late(rows=True)
+        return rows.slice(max(rows.num_rows - self._row_limit(limit), 0))
 
     def rejected(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest rows without a usable time, each with the reason and the batch, the newest last."""
