@@ -18,3 +18,5 @@ with transom.Engine() as engine:
         print(f"{row['window_start']:%H:%M} to {row['window_end']:%H:%M}  site {row['site']}  {row['mean']}")
     for row in engine.late("bids").to_pylist():
         print(f"late: site {row['site']} at {row['ts']:%H:%M}: {row['reason']}")
+    for window in mean.late().to_pylist():
+        print(f"{window['window_start']:%H:%M} to {window['window_end']:%H:%M}  missed {window['late']}")

@@ -103,13 +103,8 @@ def test_a_row_can_be_late_for_some_windows_of_a_query_and_in_time_for_others(
     assert clock_times(query.late()) == [("12:00", "12:02", 1)]
     assert query.account == QueryAccount(rows=3, counted=2, late=1)
     ends = [f"{end:%H:%M}" for end in query.results()["window_end"].to_pylist()]
-    found = dict(
-        zip(
-            ends,
-            zip(*(query.results()[name].to_pylist() for name in ("n", "late")), strict=True),
-            strict=True,
-        )
-    )
+    counts, late = (query.results()[name].to_pylist() for name in ("n", "late"))
+    found = dict(zip(ends, zip(counts, late, strict=True), strict=True))
     assert found == {"12:01": (1, 0), "12:02": (1, 0), "12:03": (2, 1), "12:04": (1, 1)}
     assert query.results()["complete"].to_pylist() == [True] * 4, "each was complete when it was made"
 

@@ -18,11 +18,12 @@ from transom.dashboard.widgets import Panel, empty_state, skeleton
 from transom.server.service import Service
 
 MOST_ROWS = 50
+MOST_NAMES = 3  # of queries that missed a row; the tooltip has all
 WORDS = {
     "late": (
         "Late",
         "No late rows",
-        "Every row was in time for every query. A row is late for a query when one of its windows has closed.",
+        "Every row was in time for every query. A query misses a row when a window of the row has closed.",
     ),
     "rejected": ("Rejected", "No rejected rows", "A row is rejected when it has no usable time."),
 }
@@ -127,6 +128,10 @@ def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        more = f" and {len(value) - MOST_NAMES} more" if len(value) > MOST_NAMES else ""
+        shown = ", ".join(value[:MOST_NAMES]) + more
+        return f'<td title="{esc(", ".join(value))}">{esc(shown)}</td>'
     kind = "reason" if name.endswith("reason") else "time" if isinstance(value, datetime) else ""
     css = f' class="{kind}"' if kind else ""
     return f"<td{css}>{esc(format_cell(value))}</td>"
