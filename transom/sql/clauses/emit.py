@@ -76,7 +76,12 @@ def read_emit(text: str, tokens: Sequence[Token], at: int) -> tuple[EmitClause, 
     return _EmitReader(text, tokens, at).read(), len(tokens)
 
 
-EMIT_EARLY = EndClauseReader(("EMIT",), opens_emit, read_emit)
+EMIT_EARLY = EndClauseReader(
+    openings=("EMIT EARLY",),
+    keywords=(*" ".join(_PARTS).split(), "BETWEEN", "AND", "OF", "SLIDE"),
+    opens=opens_emit,
+    read=read_emit,
+)
 
 
 class _EmitReader(TokenReader):

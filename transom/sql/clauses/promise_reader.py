@@ -15,6 +15,7 @@ from transom.sql.syntax.token_reader import EARLIER, TokenReader
 
 ORDERS = ("desc", "asc", "weighted")
 COUNT = "SUMMARY.Estimate.Count"
+PROMISE_WORDS = (*map(str.upper, ORDERS), "SUMMARY")  # those that an editor shows as keywords
 PREFERENCE_PARTS = ("FADE", "WINDOW", "BUDGET")
 WINDOW_CLAUSES = ("EMIT", "USING", "WITHIN")  # the last clauses of window queries
 _SUMS = {TokenType.PLUS: "+", TokenType.DASH: "-"}

@@ -87,7 +87,12 @@ def read_using(text: str, tokens: Sequence[Token], at: int) -> tuple[UsingClause
     return _UsingReader(text, tokens, at).read(), len(tokens)
 
 
-USING = EndClauseReader(("USING", "WITHIN"), opens_using, read_using)
+USING = EndClauseReader(
+    openings=("USING", "WITHIN"),
+    keywords=(*map(str.upper, STRUCTURES), *_ARGUMENTS, "AND"),
+    opens=opens_using,
+    read=read_using,
+)
 
 
 class _UsingReader(TokenReader):
