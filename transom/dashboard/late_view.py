@@ -17,8 +17,8 @@ from transom.dashboard.icons import icon
 from transom.dashboard.widgets import Panel, empty_state, skeleton
 from transom.server.service import Service
 
-MOST_ROWS = 50
-WORDS = {
+SHOWN_LATE_ROWS = 50
+OUTPUT_TEXTS = {
     "late": ("Late", "No late rows", "A row is late when every window that needs it has closed."),
     "rejected": ("Rejected", "No rejected rows", "A row is rejected when it has no usable time."),
 }
@@ -42,7 +42,7 @@ class LateRowsView(DashboardView):
 
     def __init__(self, service: Service, stream: str, what: str):
         super().__init__(service)
-        self.stream, self.what = stream, what if what in WORDS else "late"
+        self.stream, self.what = stream, what if what in OUTPUT_TEXTS else "late"
         self._cached: tuple[tuple[str, str, int], pa.Table] | None = None
 
     def build(self) -> None:
@@ -80,7 +80,7 @@ class LateRowsView(DashboardView):
             return None
         if self._cached is None or self._cached[0] != version:
             read = self.service.late if self.what == "late" else self.service.rejected
-            self._cached = version, read(stream.name, MOST_ROWS)
+            self._cached = version, read(stream.name, SHOWN_LATE_ROWS)
         return self._cached[1]
 
     def show(self, data: LateRowsData) -> None:
@@ -108,7 +108,7 @@ def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
         pressed = "true" if (stream.name, what) == (data.stream, data.what) else "false"
         return (
             f'<button type="button" data-act="{what}" data-arg="{esc(stream.name)}" aria-pressed="{pressed}" '
-            f'data-testid="show-{what}">{WORDS[what][0]} rows</button>'
+            f'data-testid="show-{what}">{OUTPUT_TEXTS[what][0]} rows</button>'
         )
 
     share = stream.late / stream.rows if stream.rows else float("nan")
@@ -129,7 +129,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _rows_html(data: LateRowsData) -> str:
-    title, no_rows, reason = WORDS[data.what]
+    title, no_rows, reason = OUTPUT_TEXTS[data.what]
     if data.rows is None or not data.rows.num_rows:
         return empty_state("good", no_rows, reason)
     table = data.rows
