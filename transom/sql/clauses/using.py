@@ -91,7 +91,7 @@ def read_using(text: str, tokens: Sequence[Token], at: int) -> tuple[UsingClause
 
 USING = EndClauseReader(
     openings=("USING", "WITHIN"),
-    keywords=(*map(str.upper, STRUCTURES), *_ARGUMENTS, "AND"),
+    keywords=(*map(str.upper, STORE_STRUCTURES), *_ARGUMENTS, "AND"),
     opens=opens_using,
     read=read_using,
 )
