@@ -15,7 +15,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from transom.cli.main import app
-from transom.cli.settings_table import KIND_TEXTS, SECTIONS, markdown
+from transom.cli.settings_table import KIND_TEXTS, SETTING_SECTIONS, markdown
 
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,7 +85,7 @@ def test_every_option_is_in_the_reference(command: str) -> None:
 
 def test_the_settings_are_in_the_reference() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text()
-    for name, section in SECTIONS.items():
+    for name, section in SETTING_SECTIONS.items():
         part = text[text.index(f"## {name}\n") :]
         assert markdown(section) in part, name
     for kind, takes in KIND_TEXTS.items():

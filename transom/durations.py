@@ -8,14 +8,17 @@ from decimal import Decimal
 
 from transom.errors import SettingError, near_miss
 
+SECOND = 1_000_000
+MINUTE, HOUR, DAY = 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND
+
 _UNITS = {
     1: "microsecond microseconds us µs micros usec",
     1_000: "millisecond milliseconds ms millis msec",
-    1_000_000: "second seconds s sec secs",
-    60_000_000: "minute minutes min mins m",
-    3_600_000_000: "hour hours h hr hrs",
-    86_400_000_000: "day days d",
-    604_800_000_000: "week weeks w",
+    SECOND: "second seconds s sec secs",
+    MINUTE: "minute minutes min mins m",
+    HOUR: "hour hours h hr hrs",
+    DAY: "day days d",
+    7 * DAY: "week weeks w",
 }
 _MICROSECONDS = {name: size for size, names in _UNITS.items() for name in names.split()}
 _NOT_FIXED = {"month", "months", "mon", "year", "years", "y", "yr", "yrs", "quarter", "quarters"}
@@ -85,7 +88,7 @@ def parse_instant(value: str | int | date | datetime) -> int:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
-        return (value - _EPOCH.date()).days * 86_400_000_000
+        return (value - _EPOCH.date()).days * DAY
     match = _INSTANT.fullmatch(value.strip())
     if match is None:
         raise SettingError(f"{value!r} is not a time; write one like '2013-01-01 12:05'")
@@ -102,7 +105,7 @@ def _zone_microseconds(zone: str | None) -> int:
     if zone is None or zone.upper() in ("Z", "UTC"):
         return 0
     minutes = int(zone[1:3]) * 60 + int(zone[-2:])
-    return minutes * (-60_000_000 if zone[0] == "-" else 60_000_000)
+    return minutes * (-MINUTE if zone[0] == "-" else MINUTE)
 
 
 def format_instant(microseconds: int) -> str:

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.promising.regions import Bools
-from transom.promising.tuples import Ints, KeyRuns, Keys, run_positions
+from transom.columns.arrays import Ints, Keys, Mask
+from transom.promising.tuples import KeyRuns, run_positions
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,6 @@ def simple_selection(rows: int, queries: int, budget: int) -> NDArray[np.int64]:
     return whole + (np.arange(queries) < rest).astype(np.int64)
 
 
-def selected(matches: Bools, looked: int) -> Ints:
+def selected(matches: Mask, looked: int) -> Ints:
     """The rows a query selects when it looks at the first ones only."""
     return np.flatnonzero(matches[:looked])

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from reproduce.promising.baselines import Budget, Pairs, Stream
+from transom.columns.arrays import Ints
 from transom.elements import Preference, Summary
 from transom.promising.joins import batch_values, join_regions, probe_join
 from transom.promising.regions import Regions, spend_budget, spending_order
 from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
-from transom.promising.tuples import Ints, KeptTuples
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, EstimatedCount, Promise
 

@@ -14,11 +14,11 @@ from reproduce.prodding.data import SECOND, Numbers
 from reproduce.promising.data import START, Stores, Stream, all_stores, generated
 from reproduce.promising.joins import GRANULARITY, Join
 from reproduce.report import Options
+from transom.columns.arrays import Keys
 from transom.elements import Preference, Summary
 from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, trial
-from transom.promising.summary_protocol import Keys
 from transom.promising.zones import bucket_of
 
 STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}

@@ -21,9 +21,9 @@ COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 2 minutes] 
 
 
 def test_the_shell_knows_the_engine_s_formats_of_a_plan() -> None:
-    from transom.runtime.explain import FORMATS
+    from transom.runtime.explain import EXPLAIN_FORMATS
 
-    assert tuple(form.value for form in PlanFormat) == FORMATS
+    assert tuple(form.value for form in PlanFormat) == EXPLAIN_FORMATS
 
 
 def test_version() -> None:

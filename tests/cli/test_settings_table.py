@@ -10,7 +10,7 @@ from transom.cli.settings_table import (
     CHECKS,
     ENGINE,
     KIND_TEXTS,
-    SECTIONS,
+    SETTING_SECTIONS,
     STREAM,
     Setting,
     check_setting,
@@ -69,7 +69,7 @@ def test_refused(kind: str, given: Any, says: str) -> None:
 
 
 def test_every_kind_in_use_is_checked_and_explained() -> None:
-    used = {setting.kind for section in SECTIONS.values() for setting in section}
+    used = {setting.kind for section in SETTING_SECTIONS.values() for setting in section}
     assert used == set(CHECKS) == set(KIND_TEXTS)
 
 

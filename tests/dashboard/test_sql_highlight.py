@@ -9,8 +9,9 @@ import pytest
 
 from tests.dashboard.fake_service import stream
 from transom.dashboard.editor import error_html
-from transom.dashboard.sql_highlight import error_span, examples, highlight
+from transom.dashboard.sql_highlight import break_lines, error_span, examples, highlight
 from transom.errors import SQLError
+from transom.sql.clauses.end_clauses import END_CLAUSES
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,14 @@ from transom.errors import SQLError
 )
 def test_highlighting_keeps_the_text(sql):
     assert unescape(re.sub(r"</?span[^>]*>", "", highlight(sql))) == sql
+
+
+@pytest.mark.parametrize("reader", END_CLAUSES, ids=lambda reader: reader.openings[0])
+def test_every_clause_at_the_end_is_highlighted_and_begins_a_line(reader):
+    for opening in reader.openings:
+        words = [*opening.split(), *reader.keywords]
+        assert highlight(" ".join(words)) == " ".join(f'<span class="k">{word}</span>' for word in words)
+        assert break_lines(f"SELECT a FROM b {opening} c") == f"SELECT a\nFROM b\n{opening} c"
 
 
 @pytest.mark.parametrize(

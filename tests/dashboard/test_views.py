@@ -10,7 +10,7 @@ from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy,
 from transom.dashboard.accuracy_view import AccuracyMonitor, _expectation_html, _scores_html
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
 from transom.dashboard.query_view import decisions_html, refresh_refusal
-from transom.dashboard.result_table import MOST_ROWS, refresh_note, result_table
+from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
 from transom.dashboard.sharing_view import _stream, sharing_queries, total_work
 
 
@@ -22,7 +22,7 @@ def test_results_are_sorted_newest_first_and_show_their_kind():
 
 def test_a_long_table_is_cut_and_an_empty_table_explains_itself():
     table = result_table(results(*[result(n, "a", 1.0) for n in range(100)]), COLUMNS, "none")
-    assert table.count('data-testid="result-row"') == MOST_ROWS
+    assert table.count('data-testid="result-row"') == SHOWN_RESULTS
     assert "wait &amp; see" in result_table(results(), COLUMNS, "wait & see")
 
 

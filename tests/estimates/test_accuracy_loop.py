@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transom.estimates.accuracy_loop import EARLIER, LATER, PATIENCE, next_point
+from transom.estimates.accuracy_loop import MAX_EARLIER, MAX_LATER, PATIENCE, next_point
 from transom.estimates.marks import PER_SLIDE
 
 POINTS = np.arange(PER_SLIDE + 1) / PER_SLIDE
@@ -49,8 +49,8 @@ def test_it_waits_until_marks_have_been_seen_often_enough() -> None:
 
 def test_it_goes_later_faster_than_earlier_and_not_for_a_trifle() -> None:
     seen, curve = np.full((PER_SLIDE + 1, 1), 99.0), (0.8 + 0.2 * POINTS)[:, None]
-    assert next_point(1.0, seen, curve, 0.9, ANYWHERE) == pytest.approx(1.0 - EARLIER)
-    assert next_point(0.1, seen, curve, 0.9, ANYWHERE) == pytest.approx(0.1 + LATER)
+    assert next_point(1.0, seen, curve, 0.9, ANYWHERE) == pytest.approx(1.0 - MAX_EARLIER)
+    assert next_point(0.1, seen, curve, 0.9, ANYWHERE) == pytest.approx(0.1 + MAX_LATER)
     assert next_point(0.51, seen, curve, 0.9, ANYWHERE) == 0.51
 
 

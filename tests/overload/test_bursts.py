@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.elements import Clock, ClockKind
-from transom.overload.bursts import BUCKETS, bucket_grid, layer, split_burst
+from transom.overload.bursts import BURST_BUCKETS, bucket_grid, layer, split_burst
 from transom.windows.closed_time import Closed
 
 TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock("s", "", ClockKind.ROWS)
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=BUCKETS), st.integers(-3, 400))
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=BURST_BUCKETS), st.integers(-3, 400))
 def test_the_kept_rows_are_an_even_layer_that_fills_the_budget(counts: list[int], budget: int) -> None:
     kept = layer(counts, budget)
     assert sum(kept) == min(sum(counts), max(budget, 0))
@@ -29,7 +29,7 @@ def test_the_kept_rows_are_an_even_layer_that_fills_the_budget(counts: list[int]
 @given(st.integers(-(2**60), 2**60), st.integers(0, 2**61))
 def test_the_buckets_reach_from_the_first_time_to_the_last(low: int, length: int) -> None:
     start, width = bucket_grid(low, low + length)
-    assert start == low and 0 <= length // width < BUCKETS
+    assert start == low and 0 <= length // width < BURST_BUCKETS
 
 
 def sidelined(
@@ -111,7 +111,7 @@ def test_ranks_change_which_rows_of_a_bucket_are_sidelined_but_not_how_many(
         return
     start, width = bucket_grid(min(time for time, _ in rows), max(time for time, _ in rows))
     moved = {row for chunk in ranked for row in chunk}
-    for bucket in range(BUCKETS):
+    for bucket in range(BURST_BUCKETS):
         own = [row for row, (time, _) in enumerate(rows) if (time - start) // width == bucket]
         leaving, kept = [row for row in own if row in moved], [row for row in own if row not in moved]
         assert all(rows[k][::-1] <= rows[g][::-1] for k in kept for g in leaving)  # by rank, then by time

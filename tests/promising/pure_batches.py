@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.arrays import Ints
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
@@ -20,7 +21,7 @@ from transom.promising.batch_tuples import (
     tuple_columns,
 )
 from transom.promising.probe_planner import ProbePlanner
-from transom.promising.probes import Ints, make_probes
+from transom.promising.probes import make_probes
 from transom.promising.state_updates import retention_start, with_arrival, with_registered, without_evicted
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery, Side

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reproduce.promising.baselines import selected, simple_selection
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Preference, Summary
 from transom.promising.joins import batch_values
-from transom.promising.regions import Bools, Floats, Regions, choose_probes
+from transom.promising.regions import Regions, choose_probes
 from transom.promising.representation import Representation
 from transom.promising.selections import BatchCells, batch_cells, cell_counts, probe_selection, scale
 from transom.promising.step_summaries import summarize_steps
-from transom.promising.tuples import Ints, KeptTuples
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, EstimatedCount
 
@@ -72,7 +73,7 @@ def zipf_batch(of: Summary, seed: int, size: int = 3000) -> Batch:
     return batch(of, times, items, np.arange(size) * 3 // size)
 
 
-def matching(items: Floats, low: float, high: float) -> Bools:
+def matching(items: Floats, low: float, high: float) -> Mask:
     return (items >= low) & (items < high)
 
 

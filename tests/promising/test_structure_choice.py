@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.promising.streams import shaped
-from transom.promising.structure_choice import STRUCTURES, Costs, best_structure, expected_output, trial
+from transom.promising.structure_choice import (
+    SUMMARY_STRUCTURES,
+    Costs,
+    best_structure,
+    expected_output,
+    trial,
+)
 
-COSTS = Costs({"none": 0, "time": 10, "cells": 20, "adjusting": 40}, dict.fromkeys(STRUCTURES, 1.0))
+COSTS = Costs({"none": 0, "time": 10, "cells": 20, "adjusting": 40}, dict.fromkeys(SUMMARY_STRUCTURES, 1.0))
 HITS = {"none": 16.0, "time": 8.0, "cells": 4.0, "adjusting": 3.0}
 
 
@@ -39,15 +45,15 @@ def test_if_every_structure_finds_everything_the_cheapest_is_best() -> None:
 @given(
     st.floats(0, 1e6),
     st.tuples(*[st.floats(1, 1000)] * 4),
-    st.sampled_from(STRUCTURES),
+    st.sampled_from(SUMMARY_STRUCTURES),
     st.floats(0, 20),
 )
 def test_the_choice_is_never_worse_than_the_best_by_more_than_a_twentieth(
     tau: float, hits: tuple[float, ...], present: str, regions: float
 ) -> None:
-    found = dict(zip(STRUCTURES, hits, strict=True))
+    found = dict(zip(SUMMARY_STRUCTURES, hits, strict=True))
     chosen = best_structure(tau, found, present, COSTS, regions)
-    outputs = {one: expected_output(one, tau, found[one], COSTS, regions) for one in STRUCTURES}
+    outputs = {one: expected_output(one, tau, found[one], COSTS, regions) for one in SUMMARY_STRUCTURES}
     assert outputs[chosen] >= max(outputs.values()) / 1.05
     if outputs[present] and outputs[present] >= max(outputs.values()) / 1.049:
         assert chosen == present

@@ -10,7 +10,7 @@ import pytest
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
 from transom.promising.batch_tuples import batch_arrival, batch_tuples, tuple_columns
-from transom.promising.structure_choice import STRUCTURES
+from transom.promising.structure_choice import SUMMARY_STRUCTURES
 from transom.promising.structure_review import ReviewInput, StructureReview, rebuilt
 from transom.state.promising import PromisingState
 
@@ -76,7 +76,7 @@ def test_a_structure_that_the_user_chose_stays() -> None:
     assert review(engine, 1) == engine.known
 
 
-@pytest.mark.parametrize("kind", STRUCTURES)
+@pytest.mark.parametrize("kind", SUMMARY_STRUCTURES)
 def test_a_rebuilt_summary_has_the_same_tuples(kind: str) -> None:
     own = engine_of(Preference("desc")).known.summaries["items1"]
     again = rebuilt(own, replace(own.representation.shape, structure=kind))

@@ -14,6 +14,7 @@ from tests.sql.trades_catalog import CATALOG, UTC, Rules, bound
 from transom.elements import Clock, ClockKind, Emit, WindowSpec
 from transom.errors import SQLError
 from transom.sql import Query, Relation, bind, bind_all, relation_of, sources_of
+from transom.sql.clauses.end_clauses import END_CLAUSES
 
 PER_SENSOR = (
     "SELECT sensor_id, sum(volume) AS n, avg(speed) AS v FROM S [RANGE 60 SLIDE 20] GROUP BY sensor_id"
@@ -278,6 +279,25 @@ def test_a_circle_hinders_no_other_query() -> None:
 )  # fmt: skip
 def test_the_names_in_from_are_read_without_parsing(text: str, names: tuple[str, ...]) -> None:
     assert sources_of(text) == names
+
+
+@pytest.mark.parametrize("opening", [opening for reader in END_CLAUSES for opening in reader.openings])
+def test_no_clause_at_the_end_is_read_as_a_part_of_from(opening: str) -> None:
+    text = f"SELECT max(n) FROM q [RANGE 5] JOIN t ON q.a = t.a {opening} x, y"
+    assert sources_of(text) == ("q", "t")
+    assert sources_of(text.replace(" ", " /* , z */ ")) == ("q", "t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT max(n) FROM q [RANGE 5] JOIN t USING (a), u",
+        "SELECT max(n) FROM q [RANGE 5] JOIN t ON overload = q.a, u",
+        "SELECT max(n) FROM q emit [RANGE 5], t within, u",
+    ],
+)
+def test_words_of_clauses_are_names_and_conditions_of_joins_in_from(text: str) -> None:
+    assert sources_of(text) == ("q", "t", "u")
 
 
 def test_tables_are_left_out() -> None:

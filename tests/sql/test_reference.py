@@ -26,7 +26,7 @@ from transom.sql import (
 )
 from transom.sql.binding.preference_aggregates import preference_functions
 from transom.sql.clauses import summary
-from transom.sql.clauses.using import MAX_BUCKETS, STRUCTURES
+from transom.sql.clauses.using import MAX_BUCKETS, STORE_STRUCTURES
 from transom.sql.functions import ALLOWED
 from transom.sql.interpreter.function_table import FUNCTIONS
 
@@ -74,7 +74,7 @@ def test_every_form_of_using_and_within_can_be_written(clause: str) -> None:
 
 def test_the_structures_are_those_of_the_table() -> None:
     rows = re.findall(r"^\| `USING (\w+)", section("On-demand queries"), re.MULTILINE)
-    assert set(rows) == set(STRUCTURES)
+    assert set(rows) == set(STORE_STRUCTURES)
     assert f"1 to {MAX_BUCKETS:,} buckets" in " ".join(section("On-demand queries").split())
 
 
@@ -130,10 +130,16 @@ def test_the_options_and_limits_of_a_summary_are_those_of_the_reference() -> Non
     text = " ".join(section("Summaries").split())
     assert set(re.findall(r"\| `([A-Z]+)", text)) == set(summary.OPTIONS)
     assert set(re.findall(r"`STRUCTURE (\w+)`", text)) == set(summary.CHOICES)
-    assert set(re.findall(r"`(T\d)`", text)) == set(summary.STRUCTURES)
+    assert set(re.findall(r"`(T\d)`", text)) == set(summary.STRUCTURE_OF_SHORT_NAME)
     (rates, depths, buckets, rows, widths) = (
         f"{low:,} to {high:,}"
-        for low, high in (summary.RATES, summary.DEPTHS, summary.BUCKETS, summary.ROWS, summary.WIDTHS)
+        for low, high in (
+            summary.RATES,
+            summary.DEPTHS,
+            summary.HISTOGRAM_BUCKETS,
+            summary.SKETCH_ROWS,
+            summary.SKETCH_WIDTHS,
+        )
     )
     assert f"A rate is {rates} and a depth {depths}; buckets are {buckets};" in text
     assert f"an odd number of rows, {rows}, and {widths} counters" in text

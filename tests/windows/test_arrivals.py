@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from transom.windows.arrivals import MOST_PIECES, UNKNOWN, Arrivals
+from transom.windows.arrivals import MAX_ARRIVAL_PIECES, UNKNOWN, Arrivals
 from transom.windows.intervals import IntervalSet
 
 
@@ -24,7 +24,7 @@ def test_in_a_long_stream_of_small_batches_the_first_arrival_stays_near_the_trut
         times = sorted(now - rng.randrange(second) for _ in range(20))
         occupied = IntervalSet.of(*((time, time + 1) for time in times))
         arrivals = arrivals.with_rows(occupied, now, since=now - 601 * second)
-        assert len(arrivals.pieces) <= MOST_PIECES
+        assert len(arrivals.pieces) <= MAX_ARRIVAL_PIECES
     now = 7_999 * second // 10
     starts = np.array([now - 600 * second, now - 300 * second, now - 5 * second])
     off = np.abs(arrivals.first(starts, starts + 4 * second) - starts)
@@ -43,6 +43,6 @@ def test_batches_in_any_order_make_a_bounded_number_of_pieces() -> None:
     for clock in range(3_000):
         start = rng.randrange(1_000_000)
         arrivals = arrivals.with_rows(IntervalSet.of((start, start + 3)), clock)
-        assert len(arrivals.pieces) <= MOST_PIECES
+        assert len(arrivals.pieces) <= MAX_ARRIVAL_PIECES
     starts = [start for start, _, _ in arrivals.pieces]
     assert starts == sorted(starts)

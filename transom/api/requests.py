@@ -18,7 +18,7 @@ Instant = Annotated[
         examples=["2013-01-01T12:05:00Z"],
     ),
 ]
-Scalar = (
+JsonScalar = (
     bool
     | Annotated[int, Field(ge=-INT64_MAX, le=INT64_MAX)]
     | Annotated[float, Field(allow_inf_nan=False)]
@@ -26,11 +26,14 @@ Scalar = (
     | None
 )
 GroupValues = Annotated[
-    dict[Annotated[str, Field(max_length=1024)], Scalar],
+    dict[Annotated[str, Field(max_length=1024)], JsonScalar],
     Field(description="only groups with these values, by column", examples=[{"site": 1}], max_length=64),
 ]
 GroupLists = Annotated[
-    dict[Annotated[str, Field(max_length=1024)], Scalar | Annotated[list[Scalar], Field(max_length=10_000)]],
+    dict[
+        Annotated[str, Field(max_length=1024)],
+        JsonScalar | Annotated[list[JsonScalar], Field(max_length=10_000)],
+    ],
     Field(
         description="only groups with these values, by column; a list means any of its values",
         examples=[{"site": [1, 2]}],

@@ -15,12 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.columns.types import Columns
 from transom.sql.catalog import Scalars
 from transom.sql.query import Join
 
 RecordBatches = Iterator[pa.RecordBatch]
 Task = Callable[[RecordBatches], RecordBatches]
-Columns = Mapping[str, pa.DataType]
+MAX_ERROR_TEXT = 300  # characters of an error: a message may quote a whole value
 
 
 class Frame(ABC):

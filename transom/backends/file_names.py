@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from transom.errors import SettingError
 
-FORMATS = {
+FORMAT_OF_EXTENSION = {
     "json": "json",
     "jsonl": "json",
     "ndjson": "json",
@@ -16,6 +16,7 @@ FORMATS = {
     "parquet": "parquet",
     "orc": "orc",
 }
+FILES_TO_INFER_FROM = 8  # files that are read to infer a schema
 COMPRESSED = frozenset({"gz", "bz2", "zst", "deflate", "snappy", "lz4"})
 
 
@@ -25,10 +26,10 @@ def format_of(names: Sequence[str]) -> str:
     >>> format_of(["a.json", "b.jsonl.gz"])
     'json'
     """
-    formats = {FORMATS.get(_extension(name)) for name in names}
+    formats = {FORMAT_OF_EXTENSION.get(_extension(name)) for name in names}
     if len(formats) != 1 or None in formats:
         shown = ", ".join(sorted(os.path.basename(name) for name in names)[:3])
-        readable = ", ".join(dict.fromkeys(FORMATS.values()))
+        readable = ", ".join(dict.fromkeys(FORMAT_OF_EXTENSION.values()))
         raise SettingError(f"can't tell the format from the names ({shown}): give it, one of {readable}")
     return str(formats.pop())
 

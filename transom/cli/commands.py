@@ -24,8 +24,8 @@ from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 
-POLL_SECONDS = 0.2  # between checks whether to stop
-REFRESH_SECONDS = 1.0  # between updates of the progress on a terminal
+STOP_POLL_SECONDS = 0.2  # between checks whether to stop
+PROGRESS_UPDATE_SECONDS = 1.0  # between updates of the progress on a terminal
 LOG_SECONDS = 10.0  # between lines of progress in a log
 
 
@@ -124,7 +124,7 @@ def run_pipeline(
 def _run_until_stopped(engine: Engine) -> None:
     with stop_requested() as requested:
         engine.start()
-        while not requested.is_set() and not engine.await_termination(POLL_SECONDS):
+        while not requested.is_set() and not engine.await_termination(STOP_POLL_SECONDS):
             pass
         engine.stop()
 
@@ -165,7 +165,7 @@ def _show_progress(console: Console, engine: Engine, ended: threading.Event) -> 
     """Show progress in place on a terminal, otherwise as occasional lines."""
     if console.is_terminal:
         with Live(console=console, transient=True) as live:
-            while not ended.wait(REFRESH_SECONDS):
+            while not ended.wait(PROGRESS_UPDATE_SECONDS):
                 live.update(Text(str(engine.progress())))
         return
     last = None

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from transom.api.value_text import value_to_text
 from transom.cli.build_engine import open_engine
-from transom.cli.commands import POLL_SECONDS
+from transom.cli.commands import STOP_POLL_SECONDS
 from transom.cli.flights import (
     EARLY,
     LOOKUPS,
@@ -32,7 +32,7 @@ from transom.cli.flights import (
     flights,
     most_queries,
 )
-from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMNS
+from transom.cli.result_text import LOOKUP_COLUMNS, SYSTEM_COLUMN_COUNT
 from transom.durations import format_instant
 from transom.errors import SettingError, StateError
 from transom.plan.explain.text_parts import counted, queries_text
@@ -43,7 +43,7 @@ from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
 
 SLACK = "1 hour"  # most flights leave within an hour of their schedule; rows of others may be late
-BATCH = timedelta(hours=4)  # of the stream, in a batch
+DEMO_BATCH = timedelta(hours=4)  # of the stream, in a batch
 LIVE_BATCH = timedelta(hours=1)  # if it keeps running, for users who watch
 LIVE_BATCH_SECONDS = 0.5  # the shortest time between such batches
 PORTS = (8710, 0)  # of the dashboard; 0: any free port, if the first is taken
@@ -86,7 +86,7 @@ class FlightReplay:
         """Push a batch and wait until the engine has committed it."""
         began = monotonic()
         self.feed.push(batch)
-        while not self.committed.acquire(timeout=POLL_SECONDS):
+        while not self.committed.acquire(timeout=STOP_POLL_SECONDS):
             if self.engine.await_termination(0):
                 raise StateError("the engine was stopped")
         self.done += 1
@@ -121,7 +121,7 @@ class FlightReplay:
         table.add_column("window (UTC)", ratio=2, no_wrap=True)
         table.add_column("newest result", ratio=4, no_wrap=True)
         for name, row in list(self.tally.latest.items())[:TABLE_QUERIES]:
-            start, end, values = window_and_values(row, SYSTEM_COLUMNS)
+            start, end, values = window_and_values(row, SYSTEM_COLUMN_COUNT)
             table.add_row(name, f"{start:%b %d %H:%M} - {end:%H:%M}", values)
         hidden = self.queries - min(self.queries, TABLE_QUERIES)
         table.caption = (
@@ -153,7 +153,7 @@ def run_demo(count: int, days: int, keep_running: bool | None, master: str | Non
     keep_running = console.is_terminal if keep_running is None else keep_running
     with console.status("Starting Spark, and reading the flights of 2013 ..."):
         table = flights()
-        stream = batches(table, LIVE_BATCH, None) if keep_running else list(batches(table, BATCH, days))
+        stream = batches(table, LIVE_BATCH, None) if keep_running else list(batches(table, DEMO_BATCH, days))
         engine = open_engine({} if master is None else {"master": master})
     with console.status(f"Registering {queries_text(count)} ..."):
         replay = declare_demo(engine, count, len(stream) if isinstance(stream, list) else None)

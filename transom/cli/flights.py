@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from transom.durations import MINUTE
 from transom.errors import SettingError
 
 SCHEMA = "sched timestamp, carrier string, origin string, dest string, delay int, distance int, air_time int"
-MINUTE = 60_000_000
 YEAR = 365 * 24 * 60 * MINUTE
 UTC_TIME = pa.timestamp("us", tz="UTC")
 

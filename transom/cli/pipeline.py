@@ -11,9 +11,9 @@ import yaml
 
 from transom.cli.settings_table import (
     ENGINE,
-    QUERY,
-    SECTIONS,
+    QUERY_SETTINGS,
     SERVER,
+    SETTING_SECTIONS,
     SINK,
     STREAM,
     TABLE,
@@ -25,7 +25,7 @@ from transom.sql.clauses.summary import parse_summary
 
 Settings = dict[str, Any]
 
-SECTION_NAMES = (*SECTIONS, "summaries")
+SECTION_NAMES = (*SETTING_SECTIONS, "summaries")
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _absolute(path: str, base: Path) -> str:
 
 def _query(entry: Any, where: str, base: Path) -> QueryEntry:
     given = {"sql": entry} if isinstance(entry, str) else entry
-    settings = read_settings(QUERY, given, where)
+    settings = read_settings(QUERY_SETTINGS, given, where)
     settings["sinks"] = _sinks(settings.get("sinks", []), f"{where}.sinks", base)
     return QueryEntry(**settings)
 

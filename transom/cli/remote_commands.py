@@ -28,10 +28,9 @@ from transom.cli.result_text import (
 from transom.client.connection import Server
 from transom.client.connection_errors import ServerError
 from transom.client.remote_query import RemoteQuery
-from transom.durations import format_instant
+from transom.durations import SECOND, format_instant
 from transom.errors import SettingError
 
-SECOND = 1_000_000
 TEXT_TYPES = ("string", "char", "varchar", "date", "timestamp")  # their values are strings in JSON
 _SQL_START = re.compile(
     r"\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:SELECT|WITH|CREATE|DROP)\s", re.IGNORECASE | re.DOTALL

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from transom.api.conventions import DEFAULT_URL
 from transom.cli.result_text import Format
-
-DEFAULT_URL = "http://127.0.0.1:8710"
 
 ServerUrl = Annotated[
     str, typer.Option("--server", metavar="URL", envvar="TRANSOM_SERVER", help="the server's address")
@@ -24,7 +23,7 @@ OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="the output format (default: a table on a terminal, otherwise JSON)"),
 ]
-Where = Annotated[
+WhereOption = Annotated[
     list[str] | None,
     typer.Option("--where", metavar="COLUMN=VALUE", help="only groups with this value; repeatable"),
 ]
@@ -123,7 +122,7 @@ def prod(
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="only the last window that ends by this time")
     ] = None,
-    where: Where = None,
+    where: WhereOption = None,
     form: OutputFormat = None,
     full: Annotated[
         bool, typer.Option("--full", help="also print the system columns of each result")
@@ -154,7 +153,7 @@ def lookup(
         str | None,
         typer.Option("--at", metavar="TIME", help="where the window ends, if later than the newest row"),
     ] = None,
-    where: Where = None,
+    where: WhereOption = None,
     form: OutputFormat = None,
     full: Annotated[bool, typer.Option("--full", help="also print complete, batch and made")] = False,
     server: ServerUrl = DEFAULT_URL,

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transom.cli.adhoc_options import split_statements
 from transom.cli.build_engine import open_engine
-from transom.cli.commands import POLL_SECONDS, print_summary
+from transom.cli.commands import STOP_POLL_SECONDS, print_summary
 from transom.cli.live_output import ResultPrinter
 from transom.cli.pipeline import check_summaries
 from transom.cli.result_text import Format, default_format
@@ -78,7 +78,7 @@ def replay_recording(
         with _progress_bar(console) as progress:
             task = progress.add_task(name, total=recording.rows)
             engine.start()
-            while not recording.finished and not engine.await_termination(POLL_SECONDS):
+            while not recording.finished and not engine.await_termination(STOP_POLL_SECONDS):
                 progress.update(task, completed=recording.delivered)
                 printer.check()
             engine.drain()

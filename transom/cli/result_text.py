@@ -12,7 +12,7 @@ import pyarrow.types as kinds
 
 from transom.api.value_text import value_to_json, value_to_text
 
-SYSTEM_COLUMNS = 7  # every result ends with kind, complete, rows, late, batch, made and latency
+SYSTEM_COLUMN_COUNT = 7  # every result ends with kind, complete, rows, late, batch, made and latency
 LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
 PREFERENCE_COLUMNS = (
     5  # results of a query with a preference end with batch, made, complete, share and skipped
@@ -34,7 +34,7 @@ def default_format(form: Format | None, out: TextIO) -> Format:
 
 def without_system_columns(results: pa.Table) -> pa.Table:
     """Results without the system columns, which are the last ones."""
-    return results.select(range(results.num_columns - SYSTEM_COLUMNS))
+    return results.select(range(results.num_columns - SYSTEM_COLUMN_COUNT))
 
 
 def shorten_lookup(answer: pa.Table, form: Format, with_time: bool = False) -> pa.Table:

@@ -65,7 +65,7 @@ def serve(
 
     # Importing Spark and the web server takes seconds, so usage errors are reported before that.
     from transom.cli.build_engine import built_engine
-    from transom.cli.commands import POLL_SECONDS, stop_requested
+    from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
     from transom.server.lifecycle import HttpServer, serve_engine
 
     http = HttpServer(settings)
@@ -74,7 +74,7 @@ def serve(
         with built_engine(pipeline, keep=True) as engine, stop_requested() as requested:
             service = serve_engine(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")  # printed only when the engine is running
-            while not requested.wait(POLL_SECONDS) and not (exit_on_failure and service.failure):
+            while not requested.wait(STOP_POLL_SECONDS) and not (exit_on_failure and service.failure):
                 pass
             typer.echo("stopping after the current batch ...", err=True)
             http.stop()

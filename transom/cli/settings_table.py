@@ -68,7 +68,7 @@ STREAM = (
 
 TABLE = tuple(setting for setting in STREAM if setting.name in ("path", "format", "schema", "options"))
 
-QUERY = (
+QUERY_SETTINGS = (
     Setting("sql", "text", "the query", required=True),
     Setting("partial", "flag", "also report windows that the query saw only in part", "false"),
     Setting("sinks", "sinks", "where to write this query's results, with typed columns"),
@@ -150,10 +150,10 @@ SERVER = (
     ),
 )
 
-SECTIONS: Mapping[str, tuple[Setting, ...]] = {
+SETTING_SECTIONS: Mapping[str, tuple[Setting, ...]] = {
     "streams": STREAM,
     "tables": TABLE,
-    "queries": QUERY,
+    "queries": QUERY_SETTINGS,
     "sinks": SINK,
     "engine": ENGINE,
     "server": SERVER,

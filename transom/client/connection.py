@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from transom.api.conventions import DEFAULT_URL
 from transom.api.errors import NotFound
 from transom.api.records import (
     CheckedQuery,
@@ -28,9 +29,8 @@ from transom.client.http import HttpClient, path_segment, without_none
 from transom.client.remote_query import RemoteQuery
 from transom.errors import SQLError, StateError, TransomError
 
-DEFAULT_URL = "http://127.0.0.1:8710"
 LIST_LIMIT = 1000  # queries in one request
-POLL_SECONDS = 0.1
+RECONNECT_SECONDS = 0.1
 _DROP_SUMMARY = re.compile(
     r"""\s*DROP\s+SUMMARY\s+(?P<if>IF\s+EXISTS\s+)?(?:`(?P<tick>[^`]+)`|"(?P<quote>[^"]+)"|(?P<name>\w+))\s*;?\s*""",
     re.IGNORECASE,
@@ -85,9 +85,9 @@ class Server:
                 ready, reason = False, str(error)
             if ready:
                 return
-            if monotonic() + POLL_SECONDS > deadline:
+            if monotonic() + RECONNECT_SECONDS > deadline:
                 raise StateError(f"not ready after {timeout:g} seconds: {reason}")
-            sleep(POLL_SECONDS)
+            sleep(RECONNECT_SECONDS)
 
     def status(self) -> ServiceStatus:
         """The state of the whole service."""

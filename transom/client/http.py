@@ -13,13 +13,13 @@ import httpx
 import pyarrow as pa
 from pydantic import ValidationError
 
+from transom.api.conventions import TOKEN_VARIABLE
 from transom.api.records import Health, Record, parse_record
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError, Unreachable, error_from
 from transom.durations import format_duration
 from transom.errors import SettingError
 
-TOKEN_VARIABLE = "TRANSOM_TOKEN"
 ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.conventions import END_CURSOR
 from transom.api.errors import NotFound
 from transom.api.records import AccuracyInfo, CoverageInfo, QueryDetail, QueryStatus
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError
 from transom.client.http import HttpClient, path_segment, without_none
 
-END_CURSOR = "end"  # after all results so far
 LONG_POLL_SECONDS = 25.0  # how long the server may hold a request while there is nothing new
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # seconds between attempts to reconnect; each pause doubles
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from transom.errors import StateError
 
-VERSION = 2  # field names are part of the format
+ARRAY_FORMAT = 2  # field names are part of the format
 
 
 def pack(meta: Mapping[str, Any], parts: Mapping[str, Any]) -> bytes:
@@ -28,7 +28,7 @@ def pack(meta: Mapping[str, Any], parts: Mapping[str, Any]) -> bytes:
         else:
             body.append(np.ascontiguousarray(part).tobytes())
             head.append([name, part.dtype.str, part.shape, len(body[-1])])
-    text = json.dumps({"version": VERSION, "meta": meta, "parts": head}).encode()
+    text = json.dumps({"version": ARRAY_FORMAT, "meta": meta, "parts": head}).encode()
     return b"".join([len(text).to_bytes(8, "little"), text, *body])
 
 
@@ -41,9 +41,9 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     size = int.from_bytes(data[:8], "little")
     head = json.loads(data[8 : 8 + size])
-    if head["version"] != VERSION:
+    if head["version"] != ARRAY_FORMAT:
         raise StateError(
-            f"packed arrays have format {head['version']}, this version of transom reads {VERSION}"
+            f"packed arrays have format {head['version']}, this version of transom reads {ARRAY_FORMAT}"
         )
     at = 8 + size
     parts: dict[str, Any] = {}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.int64]
+from transom.columns.arrays import Ints
 
-BUCKETS = 1 << 16
+SEARCH_BUCKETS = 1 << 16
 FAR = 1 << 61  # integers beyond are not put into buckets, because their differences may overflow
 
 
-def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: int = BUCKETS) -> Numbers:
+def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: int = SEARCH_BUCKETS) -> Ints:
     """How many of the sorted thresholds are at or below each number.
 
     Numbers and thresholds are put into buckets by a monotonic function, rounding included. Thresholds in
@@ -38,9 +38,7 @@ def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: 
     return counted
 
 
-def _buckets(
-    thresholds: NDArray[Any], numbers: NDArray[Any], count: int
-) -> tuple[Numbers, Numbers, bool] | None:
+def _buckets(thresholds: NDArray[Any], numbers: NDArray[Any], count: int) -> tuple[Ints, Ints, bool] | None:
     """The buckets of both, and whether each holds one number only; None: buckets can't be used."""
     if not len(thresholds):
         return None
@@ -58,7 +56,7 @@ def _buckets(
     return (thresholds - ends[0]) >> shift, (np.clip(numbers, *ends) - ends[0]) >> shift, not shift
 
 
-def _scaled(numbers: NDArray[Any], low: float, scale: float, count: int) -> Numbers:
+def _scaled(numbers: NDArray[Any], low: float, scale: float, count: int) -> Ints:
     with np.errstate(over="ignore"):
         offsets = (numbers - low) * scale
     return np.clip(offsets, -1, count, out=offsets).astype(np.int64) + 1

@@ -1,8 +1,12 @@
-"""Predicates over Arrow types that several packages use."""
+"""Arrow types of columns, and predicates over them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
+
+Columns = Mapping[str, pa.DataType]  # names and types
 
 
 def is_number(kind: pa.DataType) -> bool:

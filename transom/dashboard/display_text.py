@@ -12,7 +12,7 @@ from typing import Any
 from transom.api.value_text import value_to_text
 from transom.durations import format_instant
 
-NONE = "–"
+NO_VALUE = "–"
 _SIZES = ("B", "KB", "MB", "GB", "TB")
 _SHORT = {"day": "d", "hour": "h", "minute": "min", "second": "s", "millisecond": "ms"}
 _UNITS = re.compile(r"\b(\d[\d.,]*) (day|hour|minute|second|millisecond)s?\b")
@@ -31,7 +31,7 @@ def format_number(value: Any) -> str:
     ['1,234,567', '3.1416', '12,345.7', '–', 'NaN']
     """
     if value is None:
-        return NONE
+        return NO_VALUE
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return value_to_text(value)
     if isinstance(value, int):
@@ -91,7 +91,7 @@ def format_seconds(value: float | None) -> str:
     ['42 ms', '3.2 s', '3 min 20 s', '1 h 30 min', '–']
     """
     if value is None or math.isnan(value):
-        return NONE
+        return NO_VALUE
     sign, value = ("-" if value < 0 else ""), abs(value)
     if value < 1:
         return f"{sign}{value * 1000:.0f} ms"
@@ -113,7 +113,7 @@ def format_age(made: int | None, now: int) -> str:
     ('now', '59 s ago', '2 h ago')
     """
     if made is None:
-        return NONE
+        return NO_VALUE
     age = (now - made) / 1e6
     if age < 2:
         return "now"
@@ -130,7 +130,7 @@ def format_event_time(value: int | None, is_time: bool = True) -> str:
     ('1970-01-01 00:01:00', '1,200', '–')
     """
     if value is None:
-        return NONE
+        return NO_VALUE
     return format_instant(value) if is_time else f"{value:,}"
 
 
@@ -140,7 +140,7 @@ def format_clock(value: int | None) -> str:
     >>> format_clock(43_385_250_000)
     '12:03:05'
     """
-    return NONE if value is None else format_instant(value)[11:19]
+    return NO_VALUE if value is None else format_instant(value)[11:19]
 
 
 def format_percent(part: float | None, digits: int = 1) -> str:
@@ -150,7 +150,7 @@ def format_percent(part: float | None, digits: int = 1) -> str:
     ('95.1 %', '25 %', '–')
     """
     if part is None or math.isnan(part):
-        return NONE
+        return NO_VALUE
     return f"{part * 100:.{digits}f} %"
 
 
@@ -168,6 +168,6 @@ def short_window(text: str | None) -> str:
     ('1 h 40 min / 45 min', 'last 24 h of ts')
     """
     if not text:
-        return NONE
+        return NO_VALUE
     short = _UNITS.sub(lambda match: f"{match[1]} {_SHORT[match[2]]}", text)
     return short.removeprefix("range ").removeprefix("the ").replace(", slide ", " / ")

@@ -36,7 +36,7 @@ from transom.server.service import Service
 
 CHECK_DELAY = 0.4  # seconds after the last key press
 PROD_TICKS = 2  # refreshes per prod of a preview
-MOST_RESULTS = 2_000
+PREVIEWED_RESULTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class EditorView(DashboardView):
             self._ticks += 1
             if panel is not None and not status.waits and self._ticks % PROD_TICKS == 0:
                 self.service.prod(name)
-            table = self.service.recent(name, MOST_RESULTS)
+            table = self.service.recent(name, PREVIEWED_RESULTS)
             return streams, PreviewData(status, table, panel.prepare(table) if panel else None)
         except NotFound:
             self.preview = None

@@ -21,7 +21,7 @@ from transom.server.service import Service
 
 log = logging.getLogger("transom")
 
-SECTIONS = (  # key, name, path, shortcut
+NAVIGATION = (  # key, name, path, shortcut
     ("overview", "Overview", "/", "o"),
     ("queries", "Queries", "/queries", "q"),
     ("sharing", "Sharing", "/sharing", "s"),
@@ -29,7 +29,7 @@ SECTIONS = (  # key, name, path, shortcut
     ("late", "Late and rejected", "/late", "l"),
 )
 SHORTCUTS = (
-    *((f"g {key}", name) for _, name, _, key in SECTIONS),
+    *((f"g {key}", name) for _, name, _, key in NAVIGATION),
     ("/", "Search"),
     ("r", "Refresh a query"),
     ("Ctrl Enter", "Preview, in the editor"),
@@ -139,7 +139,7 @@ class ViewFrame:
                 f'<a href="{path}" data-testid="nav-{key}"{current}>{icon(key)}<span>{name}</span>{count}</a>'
             )
 
-        return "".join(link(key, name, path) for key, name, path, _ in SECTIONS)
+        return "".join(link(key, name, path) for key, name, path, _ in NAVIGATION)
 
     def _on_visibility(self, event: Any) -> None:
         self.is_visible = bool(event.args)

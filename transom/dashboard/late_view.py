@@ -17,9 +17,9 @@ from transom.dashboard.icons import icon
 from transom.dashboard.widgets import Panel, empty_state, skeleton
 from transom.server.service import Service
 
-MOST_ROWS = 50
+SHOWN_LATE_ROWS = 50
 MOST_NAMES = 3  # of queries that missed a row; the tooltip has all
-WORDS = {
+OUTPUT_TEXTS = {
     "late": (
         "Late",
         "No late rows",
@@ -47,7 +47,7 @@ class LateRowsView(DashboardView):
 
     def __init__(self, service: Service, stream: str, what: str):
         super().__init__(service)
-        self.stream, self.what = stream, what if what in WORDS else "late"
+        self.stream, self.what = stream, what if what in OUTPUT_TEXTS else "late"
         self._cached: tuple[tuple[str, str, int], pa.Table] | None = None
 
     def build(self) -> None:
@@ -85,7 +85,7 @@ class LateRowsView(DashboardView):
             return None
         if self._cached is None or self._cached[0] != version:
             read = self.service.late if self.what == "late" else self.service.rejected
-            self._cached = version, read(stream.name, MOST_ROWS)
+            self._cached = version, read(stream.name, SHOWN_LATE_ROWS)
         return self._cached[1]
 
     def show(self, data: LateRowsData) -> None:
@@ -113,7 +113,7 @@ def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
         pressed = "true" if (stream.name, what) == (data.stream, data.what) else "false"
         return (
             f'<button type="button" data-act="{what}" data-arg="{esc(stream.name)}" aria-pressed="{pressed}" '
-            f'data-testid="show-{what}">{WORDS[what][0]} rows</button>'
+            f'data-testid="show-{what}">{OUTPUT_TEXTS[what][0]} rows</button>'
         )
 
     share = stream.late / stream.rows if stream.rows else float("nan")
@@ -138,7 +138,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _rows_html(data: LateRowsData) -> str:
-    title, no_rows, reason = WORDS[data.what]
+    title, no_rows, reason = OUTPUT_TEXTS[data.what]
     if data.rows is None or not data.rows.num_rows:
         return empty_state("good", no_rows, reason)
     table = data.rows

@@ -14,7 +14,7 @@ from transom.api.records import QueryStatus
 from transom.dashboard.frame import DashboardView
 from transom.dashboard.overview import FIRST_QUERY_LINK
 from transom.dashboard.query_table import (
-    KINDS,
+    QUERY_KINDS,
     ListFilter,
     filter_queries,
     paginate,
@@ -68,7 +68,7 @@ class QueryListView(DashboardView):
                     data_testid="search",
                     style="width:280px",
                 )
-                self.kinds = Panel(segments("kind", KINDS, self.filter.kind)).on_action(self._on_action)
+                self.kinds = Panel(segments("kind", QUERY_KINDS, self.filter.kind)).on_action(self._on_action)
                 self.count = Panel("", classes="end muted small", role="status")
             self.table = Panel(skeleton(12), data_testid="queries").on_action(self._on_action)
 
@@ -88,7 +88,7 @@ class QueryListView(DashboardView):
         parameters = {key: value for key, value in vars(wanted).items() if value not in ("", 1)}
         url = "/queries" + (f"?{urlencode(parameters)}" if parameters else "")
         ui.run_javascript(f"history.replaceState(history.state, '', {json.dumps(url)})")
-        self.kinds.set(segments("kind", KINDS, wanted.kind))
+        self.kinds.set(segments("kind", QUERY_KINDS, wanted.kind))
         await self.frame.refresh()
 
     def fetch(self) -> QueryListData:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.api.records import QueryStatus
-from transom.dashboard.display_text import NONE, esc, format_age, format_number, short_window
+from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, short_window
 from transom.dashboard.frame import query_link
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import tag
 from transom.server.trends import Trend
 
 PAGE_SIZE = 25
-KINDS = (
+QUERY_KINDS = (
     ("", "All"),
     ("standing", "Standing"),
     ("on demand", "On demand"),
@@ -125,7 +125,7 @@ def _heading(key: str, name: str, css: str, sort: str | None) -> str:
 def query_table_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
     """A query's row in the table."""
     state, style, tooltip = query_state(query)
-    value = format_number(trend.values[-1]) if trend and trend.values else NONE
+    value = format_number(trend.values[-1]) if trend and trend.values else NO_VALUE
     value_name = f'<span class="muted small">{esc(trend.name)}</span> ' if trend and trend.values else ""
     name = esc(query.name)
     return (

@@ -14,7 +14,7 @@ from nicegui import ui
 from transom.api.records import DecisionInfo, QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.chart_points import ChartData, GroupKey
-from transom.dashboard.display_text import NONE, esc, format_age, format_number, format_percent
+from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, format_percent
 from transom.dashboard.frame import DashboardView, not_found_html, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
@@ -30,7 +30,7 @@ from transom.estimates import Accuracy
 from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 
-MOST_RESULTS = 5_000  # newest results that are read
+CHARTED_RESULTS = 5_000  # newest results that are read
 TABS = (("results", "Results"), ("explain", "Explain"))
 PLAN_SECONDS = 10.0  # between two readings of the plan
 
@@ -207,7 +207,7 @@ class QueryView(DashboardView):
                 lookup = self.lookup.fetch() if self.lookup.repeats or not self._looked_up else None
                 self._looked_up = True
             else:
-                table = service.recent(name, MOST_RESULTS)
+                table = service.recent(name, CHARTED_RESULTS)
                 chart = None if self.has_preference else self.chart.prepare(table)
                 accuracy = service.accuracy(name) if self.monitor else None
                 coverage = service.coverage(name) if self.has_preference else None
@@ -281,7 +281,7 @@ def _head_html(status: QueryStatus) -> str:
 
 
 def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
-    facts = [("Window", status.window or NONE), ("Input", ", ".join(status.streams))]
+    facts = [("Window", status.window or NO_VALUE), ("Input", ", ".join(status.streams))]
     if status.kind == "standing":
         facts.append(("Early results", status.early or "on refresh"))
     joined = "with the next batch" if status.since is None else f"batch {format_number(status.since)}"
@@ -321,7 +321,7 @@ def decisions_html(decisions: tuple[DecisionInfo, ...]) -> str:
 
 def _sharing_text(names: list[str] | None) -> str:
     if names is None:
-        return NONE
+        return NO_VALUE
     if not names:
         return "no other query"
     return f"{counted(len(names), 'query', 'queries')}: {', '.join(names[:20])}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.api.records import ColumnInfo
 from transom.dashboard.chart_points import ResultColumns, python_values, result_columns
 from transom.dashboard.display_text import (
-    NONE,
+    NO_VALUE,
     esc,
     format_cell,
     format_clock,
@@ -25,7 +25,7 @@ from transom.dashboard.sparklines import interval_bar
 from transom.dashboard.widgets import empty_state, tag
 from transom.plan.explain.text_parts import counted
 
-MOST_ROWS = 40
+SHOWN_RESULTS = 40
 _ORIGIN = ("batch", "made", "latency")  # system columns that a brief table omits
 _SYSTEM_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "rows": format_number,
@@ -54,7 +54,7 @@ def result_table(
     roles = result_columns(columns)
     if brief:
         roles = replace(roles, system={name: at for name, at in roles.system.items() if name not in _ORIGIN})
-    newest = table.slice(max(0, table.num_rows - MOST_ROWS))
+    newest = table.slice(max(0, table.num_rows - SHOWN_RESULTS))
     is_time = bool(roles.window) and pa.types.is_timestamp(table.schema.types[roles.window[0]])
     values = [
         python_values(column) if at in (*roles.window, roles.system.get("made")) else column.to_pylist()
@@ -151,7 +151,7 @@ def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
     projected = row[sides["projected"]] if "projected" in sides else None
     middle = "" if projected is None else esc(format_estimate(projected))
     if low is None or high is None:
-        return middle or f'<span class="muted">{NONE}</span>'
+        return middle or f'<span class="muted">{NO_VALUE}</span>'
     if low == high and "projected" not in sides:
         return '<span class="muted small">exact</span>'
     bounds = f"{esc(format_estimate(low))} to {esc(format_estimate(high))}"

@@ -9,77 +9,23 @@ from dataclasses import dataclass
 from transom.api.records import StreamStatus
 from transom.dashboard.chart_points import is_numeric_type
 from transom.dashboard.display_text import esc
+from transom.sql.clauses.end_clauses import END_CLAUSES
 
-_KEYWORDS = [
-    "select",
-    "from",
-    "where",
-    "group",
-    "by",
-    "having",
-    "and",
-    "or",
-    "not",
-    "in",
-    "is",
-    "null",
-    "as",
-    "join",
-    "on",
-    "left",
-    "inner",
-    "between",
-    "like",
-    "case",
-    "when",
-    "then",
-    "else",
-    "end",
-    "range",
-    "slide",
-    "wattr",
-    "rows",
-    "emit",
-    "early",
-    "every",
-    "at",
-    "of",
-    "with",
-    "accuracy",
-    "confidence",
-    "quality",
-    "demand",
-    "using",
-    "within",
-    "timegram",
-    "exact",
-    "naive",
-    "ordered_sharing",
-    "preference",
-    "summary",
-    "window",
-    "budget",
-    "probes",
-    "filter",
-    "distinct",
-    "asc",
-    "desc",
-    "overload",
-    "prefer",
-    "true",
-    "false",
-    "cast",
-    "interval",
-    "slice",
-    "bounds",
-]
+_SPARK_KEYWORDS = (
+    "SELECT DISTINCT FROM WHERE GROUP BY HAVING AS JOIN LEFT INNER ON USING FILTER ASC DESC "
+    "AND OR NOT IN IS NULL BETWEEN LIKE CASE WHEN THEN ELSE END TRUE FALSE CAST INTERVAL"
+)
+_WINDOW_KEYWORDS = "RANGE SLIDE WATTR ROWS"
+_OPENINGS = [opening for reader in END_CLAUSES for opening in reader.openings]
+_CLAUSE_KEYWORDS = " ".join([*_OPENINGS, *(word for reader in END_CLAUSES for word in reader.keywords)])
+_KEYWORDS = frozenset(f"{_SPARK_KEYWORDS} {_WINDOW_KEYWORDS} {_CLAUSE_KEYWORDS}".casefold().split())
 _TOKEN = re.compile(
     r"(?P<note>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^'\\]|\\.|'')*'?)|(?P<name>`[^`]*`?|\"[^\"]*\"?)"
     r"|(?P<number>\b\d+(?:\.\d+)?\b%?)|(?P<word>[A-Za-z_]\w*)|(?P<rest>.)",
     re.DOTALL,
 )
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BREAKS = re.compile(r"(?i)\s+(?=(?:FROM|WHERE|GROUP BY|HAVING|EMIT EARLY|WITH PREFERENCE|USING|WITHIN)\b)")
+_BREAKS = re.compile(rf"(?i)\s+(?=(?:FROM|WHERE|GROUP BY|HAVING|{'|'.join(_OPENINGS)})\b)")
 
 
 @dataclass(frozen=True)

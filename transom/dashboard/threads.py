@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 THREADS = 16
 _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="dashboard")
@@ -20,6 +20,6 @@ def run_later(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) 
     _POOL.submit(function, *args, **kwargs)
 
 
-async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(function: Callable[P, _T], *args: P.args, **kwargs: P.kwargs) -> _T:
     """Run a blocking function in the pool and await its result."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, partial(function, *args, **kwargs))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from transom.estimates.early_values import Floats
+from transom.columns.arrays import Floats
 from transom.estimates.marks import PER_SLIDE
 
 PATIENCE = 8  # windows at a mark before its accuracy counts
 DEAD_ZONE = 0.02  # smaller moves are not made
-EARLIER, LATER = 0.05, 0.1  # the greatest moves of one closing: cautious towards less accuracy
+MAX_EARLIER, MAX_LATER = 0.05, 0.1  # the greatest moves of one closing: cautious towards less accuracy
 
 
 def next_point(
@@ -32,7 +32,7 @@ def next_point(
     move = min(max(wanted, between[0]), between[1]) - point
     if abs(move) < DEAD_ZONE:
         return point
-    return point + min(max(move, -EARLIER), LATER)
+    return point + min(max(move, -MAX_EARLIER), MAX_LATER)
 
 
 def _earliest(seen: Floats, accuracy: Floats, target: float) -> float | None:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.estimates.early_values import Floats, Ints
+from transom.columns.arrays import Floats, Ints
 from transom.estimates.marks import MARKS, MarkRuns, nearest
 
 KEPT = 256  # scores per mark

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from transom.columns.arrays import Floats, Ints, Mask
 
-MOST = 1e150  # larger values count as unknown, so that sums, products and squares are finite
+LARGEST_VALUE = 1e150  # larger values count as unknown, so that sums, products and squares are finite
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class EarlyValues:
     rows: Ints  # how many tuples arrived
     items: pa.Table  # the query's non-group items, in their own types
     made: int  # the engine's clock, microseconds
-    emitted: Flags  # reported to the user; the others are observed only to learn
+    emitted: Mask  # reported to the user; the others are observed only to learn
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Estimates:
 
 
 def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
-    """The numeric items as columns of doubles; NaN for nulls and for values above MOST.
+    """The numeric items as columns of doubles; NaN for nulls and for values above LARGEST_VALUE.
 
     >>> table = pa.table({"n": pa.array([1, None]), "who": ["a", "b"], "x": [0.5, float("inf")]})
     >>> numbers(table, [ItemKind("n", True, True), ItemKind("who", False), ItemKind("x", True)])
@@ -73,7 +70,7 @@ def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
         if not pa.types.is_float64(values.type):
             values = values.cast(pa.float64())
         numbers_by_row[:, column] = values.to_numpy()
-    numbers_by_row[~(np.abs(numbers_by_row) <= MOST)] = np.nan
+    numbers_by_row[~(np.abs(numbers_by_row) <= LARGEST_VALUE)] = np.nan
     return numbers_by_row
 
 

@@ -9,19 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from transom.columns.array_bytes import pack, unpack
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Emit
 from transom.estimates.accuracy_loop import next_point
 from transom.estimates.conformal_bounds import ConformalBounds
-from transom.estimates.early_values import (
-    EarlyValues,
-    Estimates,
-    FinalValues,
-    Flags,
-    Floats,
-    Ints,
-    ItemKind,
-    numbers,
-)
+from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind, numbers
 from transom.estimates.experts import (
     Expert,
     ExpertProjections,
@@ -218,11 +210,11 @@ class Estimator:
         return np.where(mean > 0, mean, 1.0)
 
     @cached_property
-    def _grows(self) -> Flags:
+    def _grows(self) -> Mask:
         return np.array([item.grows for item in self.items if item.is_number], np.bool_)
 
     @cached_property
-    def _numeric(self) -> Flags:
+    def _numeric(self) -> Mask:
         return np.array([item.is_number for item in self.items], np.bool_)
 
     @cached_property
@@ -278,7 +270,7 @@ def _missed(pairs: PendingRows, final: Floats) -> Floats:
     return np.where(unknown, np.nan, (final < pairs.low) | (final > pairs.high))
 
 
-def _by_item(columns: Floats, numeric: Flags, filler: float) -> Floats:
+def _by_item(columns: Floats, numeric: Mask, filler: float) -> Floats:
     """Columns by numeric item as columns by item, the others filled."""
     spread = np.full((len(columns), len(numeric)), filler)
     spread[:, numeric] = columns

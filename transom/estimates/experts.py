@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from transom.estimates.early_values import Flags, Floats, Ints, value_accuracy
+from transom.columns.arrays import Floats, Ints, Mask
+from transom.estimates.early_values import value_accuracy
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.group_profiles import GroupProfiles
 from transom.estimates.marks import MARKS, MarkRuns, nearest
@@ -33,13 +34,13 @@ class Expert(IntEnum):
     LINE = 9  # the regression of final on early: pulls averages towards history
 
 
-RAW, RATIO = Expert.RAW, Expert.RATIO
+_RAW, _RATIO = Expert.RAW, Expert.RATIO
 EXPERTS = len(Expert)
 NEEDS_GROUP = [x for x in Expert if x not in (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)]
 # After one test, an expert with more parameters must be better by this much.
 HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
 JUDGED = 1 / 48  # the newest window's weight in an expert's loss
-TESTS = 2.0  # windows of tests before the best expert is used
+TESTED_WINDOWS = 2.0  # windows of tests before the best expert is used
 WILD = 1000.0  # values are clipped here, in levels
 WORST_LOSS = 4.0  # of one pair, in levels: an outlier can't decide alone
 TIES = 0.1  # weight of the error in levels next to the accuracy, which is 0 for all wild projections
@@ -107,7 +108,7 @@ class Experts:
         )
         return tuple(np.ascontiguousarray(values[self.nearest_mark]) for values in made)
 
-    def best(self, grows: Flags) -> tuple[Ints, Ints]:
+    def best(self, grows: Mask) -> tuple[Ints, Ints]:
         """By mark and item, the best expert, and the best one for unknown groups."""
         key = grows.tobytes()
         if key not in self._chosen:
@@ -118,25 +119,25 @@ class Experts:
     def _chosen(self) -> dict[bytes, tuple[Ints, Ints]]:
         return {}
 
-    def _best(self, grows: Flags) -> tuple[Ints, Ints]:
-        first = np.where(grows, Expert.ADDED, RAW)
+    def _best(self, grows: Mask) -> tuple[Ints, Ints]:
+        first = np.where(grows, Expert.ADDED, _RAW)
         handicap = 1 + HANDICAP[:, None, None] / np.maximum(self.tested, 1)
         loss = np.where(self.tested > 0, self.loss * handicap, np.inf)
         without_group = loss.copy()
         without_group[NEEDS_GROUP] = np.inf
-        ready, taught = self.tested >= TESTS, self.count > 0
+        ready, taught = self.tested >= TESTED_WINDOWS, self.count > 0
         best = np.where(ready, loss.argmin(axis=0), np.where(taught, first, Expert.PRIOR))
-        free = np.where(ready, without_group.argmin(axis=0), np.where(taught & grows, RATIO, Expert.PRIOR))
+        free = np.where(ready, without_group.argmin(axis=0), np.where(taught & grows, _RATIO, Expert.PRIOR))
         return best[self.nearest_mark], free[self.nearest_mark]
 
-    def projected(self, given: ProjectionInput, groups: GroupProfiles, grows: Flags) -> Floats:
+    def projected(self, given: ProjectionInput, groups: GroupProfiles, grows: Mask) -> Floats:
         """The best expert's projection of each value."""
         best, best_without_group = self.best(grows)
         choice = np.where((given.at >= 0)[:, None], best[given.mark], best_without_group[given.mark])
         projections = ExpertProjections(self, groups, given)
         projected = given.early
         for expert in np.unique(choice).tolist():
-            if expert != RAW:
+            if expert != _RAW:
                 projected = np.where(choice == expert, projections.of(expert), projected)
         return np.where(np.isfinite(projected), projected, given.early)
 
@@ -165,7 +166,9 @@ class Experts:
             error = np.minimum(error / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)
         # An expert without a projection for a group counts as the ratio does, neither better nor worse.
-        loss = np.where(np.isfinite(loss), loss, np.where(np.isfinite(loss[RATIO]), loss[RATIO], loss[RAW]))
+        loss = np.where(
+            np.isfinite(loss), loss, np.where(np.isfinite(loss[_RATIO]), loss[_RATIO], loss[_RAW])
+        )
         columns = np.stack(
             [valid, _wide(given.slides_left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss]
         )
@@ -209,7 +212,7 @@ class ExpertProjections:
         """The projections of one expert."""
         early = self.given.early
         with np.errstate(over="ignore", invalid="ignore"):
-            if expert == RAW:
+            if expert == _RAW:
                 return early
             if expert == Expert.PRIOR:
                 return early + early * self.given.even_arrival_factor
@@ -262,7 +265,7 @@ def _wide(column: Floats, like: Floats) -> Floats:
     return np.broadcast_to(column[:, None], like.shape)
 
 
-def even_arrival_factor(slides_left: Floats, range_in_slides: float, grows: Flags) -> Floats:
+def even_arrival_factor(slides_left: Floats, range_in_slides: float, grows: Mask) -> Floats:
     """The rest of a growing value, as a part of what arrived, if tuples arrive evenly.
 
     >>> even_arrival_factor(np.array([0.5]), 3.0, np.array([True, False]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transom.estimates.early_values import Floats
+from transom.columns.arrays import Floats
 
 SLOW = 1 / 64  # the newest window's weight in a long average, once there are that many windows
 FAST = 1 / 8  # the same in an average over the last few windows

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.columns.hashes import mix_bits
-from transom.estimates.early_values import Flags, Floats, Ints
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 
 TRUST = 4.0  # a group's history must outweigh this many windows before it differs from all groups' average
 
 
-def sampled_groups(group: Ints, limit: int) -> Flags:
+def sampled_groups(group: Ints, limit: int) -> Mask:
     """A mask of at most `limit` distinct groups, always the same ones."""
     if len(group) <= limit:
         return np.ones(len(group), np.bool_)
@@ -29,8 +29,8 @@ def sampled_groups(group: Ints, limit: int) -> Flags:
 
 
 def rows_to_keep(
-    group: Ints, window: Ints, mark: Ints, emitted: Flags, limits: EstimateLimits = DEFAULT_LIMITS
-) -> Flags:
+    group: Ints, window: Ints, mark: Ints, emitted: Mask, limits: EstimateLimits = DEFAULT_LIMITS
+) -> Mask:
     """A mask of the early values to keep: the emitted ones, and at each mark some of the groups in turn."""
     if len(group) <= limits.observed_groups:
         return np.ones(len(group), np.bool_)
@@ -143,7 +143,7 @@ class GroupProfiles:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _sums(at: Ints, size: int, valid: Flags, values: Floats) -> tuple[Any, Any]:
+def _sums(at: Ints, size: int, valid: Mask, values: Floats) -> tuple[Any, Any]:
     """By group, the number of valid values and their sum."""
     items = values.shape[1]
     cells = (at[:, None] * items + np.arange(items)).ravel()

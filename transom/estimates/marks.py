@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from transom.estimates.early_values import Floats, Ints
+from transom.columns.arrays import Floats, Ints
 
 PER_SLIDE = 20
 # Every 5 % of the last slide; before and after it, coarser with the distance.

@@ -7,14 +7,14 @@ from typing import Any, Callable
 
 import numpy as np
 
-from transom.estimates.early_values import Flags, Floats, Ints
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.estimates.fading_average import SLOW, moved_toward, newest_weight
 from transom.estimates.limits import DEFAULT_LIMITS
 from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, MarkRuns
 
 Quality = Callable[[Any, Any, float], float]
 
-PAIRS, RAW, PROJECTED, WORST_RAW, WORST_PROJECTED, BOUNDED, COVERED = range(7)
+PAIRS, RAW_ERROR, PROJECTED, WORST_RAW, WORST_PROJECTED, BOUNDED, COVERED = range(7)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Accuracy:
 class Monitor:
     """Running sums over emitted pairs, and accuracies by mark over all pairs; by item."""
 
-    total: Floats  # counts (PAIRS, RAW, ...) x items
+    total: Floats  # counts (PAIRS, RAW_ERROR, ...) x items
     recent: Floats  # windows x counts x items
     windows: Floats  # windows compared, by mark and item
     raw: Floats
@@ -89,7 +89,7 @@ class Monitor:
     def with_pairs(
         self,
         window: Ints,
-        emitted: Flags,
+        emitted: Mask,
         runs: MarkRuns,
         raw: Floats,
         projected: Floats,
@@ -178,7 +178,7 @@ def _score(counts: Floats) -> Score:
     nan = float("nan")
     return Score(
         int(pairs),
-        float(counts[RAW] / pairs) if pairs else nan,
+        float(counts[RAW_ERROR] / pairs) if pairs else nan,
         float(counts[PROJECTED] / pairs) if pairs else nan,
         float(counts[WORST_RAW]) if pairs else nan,
         float(counts[WORST_PROJECTED]) if pairs else nan,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.estimates.early_values import Flags, Floats, Ints
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 
 
@@ -22,7 +22,7 @@ class PendingRows:
     window: Ints
     slides_left: Floats
     made: Ints
-    emitted: Flags
+    emitted: Mask
     early: Floats  # by numeric item, as are the next three
     projected: Floats
     low: Floats

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.estimates.early_values import FinalValues, Floats, Ints, ItemKind, value_accuracy
+from transom.columns.arrays import Floats, Ints
+from transom.estimates.early_values import FinalValues, ItemKind, value_accuracy
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Quality
 from transom.estimates.pending_values import PendingRows

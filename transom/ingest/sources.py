@@ -15,9 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.backends.base import Backend, Columns, Frame, InputFiles, StreamingInput
+from transom.backends.base import Backend, Frame, InputFiles, StreamingInput
 from transom.backends.expressions import quoted, text_literal
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
+from transom.columns.types import Columns
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError

@@ -14,7 +14,7 @@ from transom.kernel.aggregate import Outcome, aggregate_rows, merge, write_shard
 from transom.kernel.shards import Shelf
 
 # Spark hands out batches of ten thousand rows: too few to keep the kernel's vectors long.
-ROWS_AT_ONCE = 1 << 18
+TASK_ROWS = 1 << 18
 CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in memory
 
 
@@ -65,7 +65,7 @@ def in_large_tables(batches: RecordBatches) -> Iterator[pa.Table]:
     for batch in batches:
         held.append(batch)
         rows += batch.num_rows
-        if rows >= ROWS_AT_ONCE:
+        if rows >= TASK_ROWS:
             yield pa.Table.from_batches(held)
             held, rows = [], 0
     if held:

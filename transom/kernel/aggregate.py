@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.arrays import Mask
 from transom.columns.bit_columns import bit_column
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
@@ -44,8 +45,6 @@ from transom.windows import ids as windows
 from transom.windows.batch_profile import Profile
 from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-
-Mask = NDArray[np.bool_]
 
 # A signature family is too fragmented if a fragment has fewer tuples than this, on average over many.
 TUPLES_PER_SIGNATURE = 2

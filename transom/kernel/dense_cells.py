@@ -23,16 +23,17 @@ from transom.aggregates.numeric import (
     is_numeric,
     numeric_form,
 )
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import sorted_distinct
-from transom.kernel.tuples import FamilyTuples, Mask, Numbers, Ranges, leading_columns
+from transom.kernel.tuples import FamilyTuples, Ranges, leading_columns
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits
 from transom.windows.slices import Slices
 
-LONG = 128  # rows of at least so many numbers are added one by one
-RAW, SUFFIX, PREFIX, TREE = 0, 1, 2, 3
+LONG_ROWS = 128  # rows of at least so many numbers are added one by one
+RAW_CELLS, SUFFIX_CELLS, PREFIX_CELLS, TREE_CELLS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class Pieces:
     `firsts` is where the pieces of each member begin; members without any are left out.
     """
 
-    kinds: Numbers
-    indexes: Numbers
-    firsts: Numbers
-    members: Numbers
+    kinds: Ints
+    indexes: Ints
+    firsts: Ints
+    members: Ints
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Block:
     ordered: int
     slices: int
     parts: Pieces
-    slice_numbers: Numbers
-    begins: Numbers
-    which: Numbers
-    fragment_of: Numbers | None = None
-    slice_of: Numbers | None = None
+    slice_numbers: Ints
+    begins: Ints
+    which: Ints
+    fragment_of: Ints | None = None
+    slice_of: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,9 @@ def pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
     kinds, indexes, owners = [], [], []
     left = ranges.starts < ranges.stops
     for chosen, kind, at in (
-        (ranges.stops - ranges.starts == 1, RAW, ranges.starts),
-        (ranges.stops == ordered, SUFFIX, ranges.starts),
-        ((ranges.starts == 0) & (ranges.stops <= ordered), PREFIX, ranges.stops - 1),
+        (ranges.stops - ranges.starts == 1, RAW_CELLS, ranges.starts),
+        (ranges.stops == ordered, SUFFIX_CELLS, ranges.starts),
+        ((ranges.starts == 0) & (ranges.stops <= ordered), PREFIX_CELLS, ranges.stops - 1),
     ):
         chosen = chosen & left
         kinds.append(np.full(int(chosen.sum()), kind))
@@ -202,16 +203,16 @@ def pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
 
 
 def _nodes(start: int, stop: int, short: int) -> list[tuple[int, int]]:
-    """A range as nodes (TREE + level, index) of a binary tree over the fragments; level 0 are these.
+    """A range as nodes (TREE_CELLS + level, index) of a binary tree over the fragments; level 0 are these.
 
     >>> _nodes(3, 14, short=8)
     [(0, 3), (4, 6), (5, 1), (5, 2)]
     """
     if stop - start <= short:
-        return [(RAW, index) for index in range(start, stop)]
+        return [(RAW_CELLS, index) for index in range(start, stop)]
     parts, level = [], 0
     while start < stop:
-        kind = TREE + level if level else RAW
+        kind = TREE_CELLS + level if level else RAW_CELLS
         if start & 1:
             parts.append((kind, start))
             start += 1
@@ -239,7 +240,7 @@ def _lifted(tuples: FamilyTuples, place: int, slot: Slot) -> Lifted:
 
 
 def _gathered(
-    arrays: list[tuple[np.ufunc, np.ndarray]], lifted: Lifted, codes: Numbers, cells: int
+    arrays: list[tuple[np.ufunc, np.ndarray]], lifted: Lifted, codes: Ints, cells: int
 ) -> tuple[int, int | None]:
     """Append the cells of a slot to arrays; the places of its values, and of the counts that say where it has any."""
     if lifted.numbers is None and lifted.present is None:
@@ -282,22 +283,22 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
 
 
 def _sources(
-    ufunc: np.ufunc, cube: np.ndarray, kinds: Numbers, ordered: int
+    ufunc: np.ufunc, cube: np.ndarray, kinds: Ints, ordered: int
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The arrays that pieces are rows of: the cube, its running sums from either end, the levels of a tree."""
     used = set(sorted_distinct(kinds).tolist())
-    if RAW in used:
-        yield RAW, cube
-    if SUFFIX in used:
-        yield SUFFIX, _running(ufunc, cube[:ordered][::-1])[::-1]
-    if PREFIX in used:
-        yield PREFIX, _running(ufunc, cube[:ordered])
+    if RAW_CELLS in used:
+        yield RAW_CELLS, cube
+    if SUFFIX_CELLS in used:
+        yield SUFFIX_CELLS, _running(ufunc, cube[:ordered][::-1])[::-1]
+    if PREFIX_CELLS in used:
+        yield PREFIX_CELLS, _running(ufunc, cube[:ordered])
     level, at = 0, cube
-    while used and max(used) > TREE + level:
+    while used and max(used) > TREE_CELLS + level:
         even = len(at) // 2 * 2
         at, level = ufunc(at[0:even:2], at[1:even:2]), level + 1
-        if TREE + level in used:
-            yield TREE + level, at
+        if TREE_CELLS + level in used:
+            yield TREE_CELLS + level, at
 
 
 def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
@@ -305,7 +306,7 @@ def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
 
     For each number it steps through all rows of memory, so that long rows are added one by one instead.
     """
-    if not len(cube) or cube[0].size < LONG:
+    if not len(cube) or cube[0].size < LONG_ROWS:
         running: np.ndarray = ufunc.accumulate(cube, axis=0)
         return running
     running = np.empty(cube.shape, cube.dtype)

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import expand_runs
+from transom.columns.arrays import Ints
 from transom.columns.groups import each_row_alone, group
 from transom.kernel.dense_cells import dense
-from transom.kernel.tuples import FamilyTuples, Numbers, leading_columns, wanted_by
+from transom.kernel.tuples import FamilyTuples, leading_columns, wanted_by
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits
@@ -84,7 +85,7 @@ def _sparse(
             )
 
 
-def _batches(lengths: Numbers, owners: Numbers, most_pairs: int) -> Iterator[tuple[int, int]]:
+def _batches(lengths: Ints, owners: Ints, most_pairs: int) -> Iterator[tuple[int, int]]:
     """Split ranges between members, so that a part has at most so many pairs, or one member."""
     if not len(lengths):
         return
@@ -104,11 +105,11 @@ def _combined(
     tuples: FamilyTuples,
     cut: Slices,
     layout: Layout,
-    owners: Numbers,
-    slice_numbers: Numbers,
-    groups: Numbers,
-    cells: Numbers,
-    rows: Numbers,
+    owners: Ints,
+    slice_numbers: Ints,
+    groups: Ints,
+    cells: Ints,
+    rows: Ints,
     states: Sequence[States],
 ) -> pa.Table:
     if not len(cells):
@@ -147,9 +148,9 @@ def _alone(
     family: Family,
     member: int,
     tuples: FamilyTuples,
-    chosen: Numbers,
-    starts: Numbers,
-    stops: Numbers,
+    chosen: Ints,
+    starts: Ints,
+    stops: Ints,
     merged: bool,
 ) -> tuple[Layout, pa.Table]:
     """The slices of one member, from the slice of each of its tuples."""

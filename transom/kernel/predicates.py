@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
 
-Columns = Callable[[Scalar], pa.Array]
+ColumnReader = Callable[[Scalar], pa.Array]
 
 _EXACT = Context(prec=120)  # wide enough for any constant next to any 38 digits
 _COMPARE = {
@@ -26,7 +26,7 @@ _COMPARE = {
 }
 
 
-def evaluate(predicate: Predicate, columns: Columns) -> pa.Array:
+def evaluate(predicate: Predicate, columns: ColumnReader) -> pa.Array:
     """True, false or null for each row."""
     match predicate:
         case And(parts):

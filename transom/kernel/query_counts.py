@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.aggregates.numeric import expand_runs
+from transom.columns.arrays import Ints
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, groups_in
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
@@ -26,16 +26,14 @@ from transom.windows.closed_time import Closed, View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
-Numbers = NDArray[np.int64]
-
 FATES = ("rows", "counted", "unwanted", "late", "rejected")  # all rows, and what can become of one
 
 
-def _no_numbers() -> Numbers:
+def _no_numbers() -> Ints:
     return np.zeros(0, np.int64)
 
 
-def _no_runs() -> Numbers:
+def _no_runs() -> Ints:
     return np.zeros((4, 0), np.int64)
 
 
@@ -48,32 +46,32 @@ class QueryIndex:
     """
 
     names: tuple[str, ...] = ()
-    selections: Numbers = field(default_factory=_no_numbers)
+    selections: Ints = field(default_factory=_no_numbers)
     specs: WindowSpecs = field(default_factory=lambda: WindowSpecs.of([]))
-    forced: Numbers = field(default_factory=_no_numbers)
-    groups: Numbers = field(default_factory=_no_numbers)
+    forced: Ints = field(default_factory=_no_numbers)
+    groups: Ints = field(default_factory=_no_numbers)
     clocks: tuple[Clock, ...] = ()
     key_columns: tuple[Mapping[str, int], ...] = ()
     pinned: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
 
     @cached_property
-    def homes(self) -> Numbers:
+    def homes(self) -> Ints:
         """The ids of all selections, in order."""
         return np.unique(self.selections)
 
     @cached_property
-    def home_places(self) -> Numbers:
+    def home_places(self) -> Ints:
         """The place of each query's selection among `homes`."""
         return np.searchsorted(self.homes, self.selections)
 
     @cached_property
-    def by_home(self) -> tuple[Numbers, Numbers]:
+    def by_home(self) -> tuple[Ints, Ints]:
         """The queries in the order of their selections, and where each selection's begin."""
         order = np.argsort(self.home_places, kind="stable")
         return order, np.searchsorted(self.home_places[order], np.arange(len(self.homes) + 1))
 
     @cached_property
-    def by_clock(self) -> dict[Clock, Numbers]:
+    def by_clock(self) -> dict[Clock, Ints]:
         """The queries of each clock."""
         found: dict[Clock, list[int]] = {}
         for place, clock in enumerate(self.clocks):
@@ -95,13 +93,13 @@ class QueryCounts:
     the query, the first and the last window, and the rows that each of them missed.
     """
 
-    matched: Numbers = field(default_factory=_no_numbers)
-    folded: Numbers = field(default_factory=_no_numbers)
-    between: Numbers = field(default_factory=_no_numbers)
-    missed: Numbers = field(default_factory=_no_numbers)
-    late: Numbers = field(default_factory=_no_numbers)
-    windows: Numbers = field(default_factory=_no_runs)
-    store_matched: Numbers = field(default_factory=_no_numbers)  # by store input
+    matched: Ints = field(default_factory=_no_numbers)
+    folded: Ints = field(default_factory=_no_numbers)
+    between: Ints = field(default_factory=_no_numbers)
+    missed: Ints = field(default_factory=_no_numbers)
+    late: Ints = field(default_factory=_no_numbers)
+    windows: Ints = field(default_factory=_no_runs)
+    store_matched: Ints = field(default_factory=_no_numbers)  # by store input
 
     @classmethod
     def of(cls, index: QueryIndex, groups: int, stores: int) -> QueryCounts:
@@ -123,7 +121,7 @@ class QueryCounts:
             self.store_matched + other.store_matched,
         )
 
-    def add_matched(self, index: QueryIndex, selections: Numbers, rows: Numbers) -> None:
+    def add_matched(self, index: QueryIndex, selections: Ints, rows: Ints) -> None:
         """Add rows that match, given by selection."""
         if index.names:
             np.add.at(self.matched, np.searchsorted(index.homes, selections), rows)
@@ -138,8 +136,8 @@ class BatchAccounts:
     """
 
     names: tuple[str, ...] = ()
-    counts: Numbers = field(default_factory=lambda: np.zeros((len(FATES), 0), np.int64))
-    windows: Numbers = field(default_factory=_no_runs)
+    counts: Ints = field(default_factory=lambda: np.zeros((len(FATES), 0), np.int64))
+    windows: Ints = field(default_factory=_no_runs)
 
     def __add__(self, other: BatchAccounts) -> BatchAccounts:
         """The accounts of other queries beside these."""
@@ -186,12 +184,12 @@ def batch_accounts(
 class Cells:
     """Cells of selections: the place of the selection, where the slice starts, the rows, the group columns."""
 
-    homes: Numbers
-    starts: Numbers
-    rows: Numbers
+    homes: Ints
+    starts: Ints
+    rows: Ints
     keys: Sequence[pa.Array] = ()
 
-    def take(self, at: Numbers, with_keys: bool = False) -> Cells:
+    def take(self, at: Ints, with_keys: bool = False) -> Cells:
         keys = [key.take(pa.array(at)) for key in self.keys] if with_keys else ()
         return Cells(self.homes[at], self.starts[at], self.rows[at], keys)
 
@@ -249,7 +247,7 @@ def count_cells(cells: Cells, index: QueryIndex, closed: Mapping[Clock, Closed],
                 _count_by_group(cells.take(mine, with_keys=True), index, place, own, counts)
 
 
-def _reach(index: QueryIndex, closed: Mapping[Clock, Closed]) -> Numbers:
+def _reach(index: QueryIndex, closed: Mapping[Clock, Closed]) -> Ints:
     """For each selection, a time from which on no window of its queries is closed."""
     reach = np.full(len(index.names), LOWEST)
     for clock, places in index.by_clock.items():
@@ -265,7 +263,7 @@ def _reach(index: QueryIndex, closed: Mapping[Clock, Closed]) -> Numbers:
     return found
 
 
-def _pairs(cells: Cells, index: QueryIndex, places: Numbers) -> tuple[Numbers, Numbers]:
+def _pairs(cells: Cells, index: QueryIndex, places: Ints) -> tuple[Ints, Ints]:
     """Each cell with each of some queries that read its selection: cells and queries."""
     order, bounds = index.by_home
     at, cell = expand_runs(bounds[cells.homes], bounds[cells.homes + 1])
@@ -276,7 +274,7 @@ def _pairs(cells: Cells, index: QueryIndex, places: Numbers) -> tuple[Numbers, N
     return cell, queries
 
 
-def _count_between(cells: Cells, index: QueryIndex, places: Numbers, counts: QueryCounts) -> None:
+def _count_between(cells: Cells, index: QueryIndex, places: Ints, counts: QueryCounts) -> None:
     """Add the rows that lie between two windows of a query."""
     known = cells.take(np.flatnonzero(np.isin(cells.homes, index.home_places[places]))).without_groups()
     cell, queries = _pairs(known, index, places)
@@ -285,7 +283,7 @@ def _count_between(cells: Cells, index: QueryIndex, places: Numbers, counts: Que
 
 
 def _count_alike(
-    cells: Cells, index: QueryIndex, places: Numbers, closed: IntervalSet, counts: QueryCounts
+    cells: Cells, index: QueryIndex, places: Ints, closed: IntervalSet, counts: QueryCounts
 ) -> None:
     """Add missed windows of queries for which the same time is closed in all groups."""
     cell, queries = _pairs(cells, index, places)
@@ -326,7 +324,7 @@ def _count_by_group(cells: Cells, index: QueryIndex, place: int, closed: Closed,
         counts.missed[place] += int(cells.rows[at][is_missed].sum())
 
 
-def _add_windows(counts: QueryCounts, runs: Numbers) -> None:
+def _add_windows(counts: QueryCounts, runs: Ints) -> None:
     """Add runs of missed windows; equal runs of a query become one."""
     if not runs.shape[1]:
         return

@@ -13,9 +13,10 @@ import numpy as np
 
 from transom.aggregates.numeric import lift_where_numeric
 from transom.aggregates.sketches import Distinct, Quantiles
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Encoded, Groups, group
 from transom.kernel.rows import Rows, selection_key
-from transom.kernel.tuples import Mask, Numbers, RollUpCells
+from transom.kernel.tuples import RollUpCells
 from transom.plan.axis import Axis
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
@@ -92,8 +93,8 @@ def _grouped(
     rows: Rows,
     families: Sequence[Family],
     clock: str,
-    at: Numbers,
-    times: Numbers,
+    at: Ints,
+    times: Ints,
     least: int,
     sample: int,
 ) -> Groups | None:
@@ -111,7 +112,7 @@ def _grouped(
     axis = Axis.merged(axes) if axes else None
     keys = list({key.sql: key for family in families for key in family.keys}.values())
 
-    def by_cell(at: Numbers, times: Numbers, in_order: bool) -> Groups:
+    def by_cell(at: Ints, times: Ints, in_order: bool) -> Groups:
         columns = [Encoded(sliced.of(times, in_order), sliced.fine)]
         if axis is not None:
             columns.append(Encoded(rows.placed(axis, at), axis.size))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
-from transom.kernel.tuples import FamilyTuples, Fragments, Mask, Numbers, Ranges, RollUpCells
+from transom.kernel.tuples import FamilyTuples, Fragments, Ranges, RollUpCells
 from transom.plan.axis import Axis
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
@@ -31,21 +32,21 @@ class Rows:
         self._codes: dict[str, Encoded] = {}
         self._masks: dict[str, Mask] = {}
         self._truths: dict[int, tuple[Predicate, Mask]] = {}  # the same by the id of the predicate
-        self._numbers: dict[str, tuple[Numbers, Mask]] = {}
-        self._chosen: dict[object, tuple[Numbers, Numbers]] = {}
+        self._numbers: dict[str, tuple[Ints, Mask]] = {}
+        self._chosen: dict[object, tuple[Ints, Ints]] = {}
         self._ordered: dict[str, bool] = {}
-        self._placed: dict[str, Numbers] = {}
+        self._placed: dict[str, Ints] = {}
         self._groups: dict[object, tuple[Groups, list[pa.Array]]] = {}
         self._taken: dict[object, pa.Array] = {}
 
-    def take(self, at: Numbers) -> Rows:
+    def take(self, at: Ints) -> Rows:
         """The rows with some numbers."""
         return Rows(self.table.take(pa.array(at)), self.columns)
 
     def column(self, scalar: Scalar) -> pa.Array:
         return one_array(self.table[self.columns[scalar.sql]])
 
-    def numbers(self, name: str) -> tuple[Numbers, Mask]:
+    def numbers(self, name: str) -> tuple[Ints, Mask]:
         """An int64 column as numbers (0 where null) and where it is not null."""
         if name not in self._numbers:
             array = one_array(self.table[name])
@@ -75,7 +76,7 @@ class Rows:
             mask = mask & self.truth(part)
         return mask
 
-    def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, Numbers]:
+    def chosen(self, family: Family, clock: str, accepted: Mask) -> tuple[Ints, Ints]:
         """The rows that may belong to a family: their numbers and times."""
         key = selection_key(family, clock)
         if key not in self._chosen:
@@ -86,7 +87,7 @@ class Rows:
             self._chosen[key] = (self.every, numbers) if is_every else (at, numbers[at])
         return self._chosen[key]
 
-    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Numbers, FamilyTuples]:
+    def tuples(self, family: Family, clock: str, accepted: Mask) -> tuple[Ints, FamilyTuples]:
         """The rows that may belong to a family, by number and as its tuples."""
         at, times = self.chosen(family, clock, accepted)
         cache_key = selection_key(family, clock)
@@ -111,11 +112,11 @@ class Rows:
             self._ordered[clock] = bool(valid.all() and (times[1:] >= times[:-1]).all())
         return self._ordered[clock]
 
-    def shown(self, slot: Slot, at: Numbers) -> Mask | None:
+    def shown(self, slot: Slot, at: Ints) -> Mask | None:
         """Which of some rows pass the FILTER of a slot; None: all."""
         return None if slot.where is None else self.truth(slot.where)[at]
 
-    def values(self, slot: Slot, at: Numbers, cache_key: object) -> pa.Array:
+    def values(self, slot: Slot, at: Ints, cache_key: object) -> pa.Array:
         """What a slot accumulates of some rows; equal cache keys mean equal rows."""
         scalar = slot.argument
         if scalar is None:
@@ -127,7 +128,7 @@ class Rows:
         return self._taken[cache_key, scalar.sql]
 
     def grouped(
-        self, keys: Sequence[Scalar], at: Numbers, cache_key: object
+        self, keys: Sequence[Scalar], at: Ints, cache_key: object
     ) -> tuple[Groups | None, list[pa.Array]]:
         """The groups of some rows and the key columns of the groups; equal cache keys mean equal rows."""
         if not keys:
@@ -139,14 +140,14 @@ class Rows:
             self._groups[name] = groups, [normalized(self.column(key).take(firsts)) for key in keys]
         return self._groups[name]
 
-    def encode(self, scalar: Scalar, at: Numbers) -> Encoded:
+    def encode(self, scalar: Scalar, at: Ints) -> Encoded:
         """The codes of a key column in some rows; the column is encoded once for all queries."""
         if scalar.sql not in self._codes:
             self._codes[scalar.sql] = encode(self.column(scalar))
         codes = self._codes[scalar.sql]
         return codes if at is self.every else codes.take(at)
 
-    def _fragmented(self, family: Family, at: Numbers) -> Fragments:
+    def _fragmented(self, family: Family, at: Ints) -> Fragments:
         if family.signed:
             return self._signed(family, at)
         axis = family.axis
@@ -154,7 +155,7 @@ class Rows:
             return Fragments(None, 1, 1, _ALL)
         return Fragments(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
 
-    def placed(self, axis: Axis, at: Numbers) -> Numbers:
+    def placed(self, axis: Axis, at: Ints) -> Ints:
         """The codes of some rows on an axis."""
         finer = self.axes.get(axis.scalar.sql, axis)
         if axis.scalar.sql not in self._placed:
@@ -164,7 +165,7 @@ class Rows:
             codes = codes[at]
         return codes if finer is axis else axis.translation(finer)[codes]
 
-    def _signed(self, family: Family, at: Numbers) -> Fragments:
+    def _signed(self, family: Family, at: Ints) -> Fragments:
         """Signatures: bit i of a tuple is whether the family's i-th conjunct is true for it."""
         masks = [self.truth(part)[at] for part in family.conjuncts]
         words = []

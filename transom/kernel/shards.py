@@ -17,9 +17,9 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, CountRows
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group
 from transom.columns.hashes import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
@@ -30,9 +30,6 @@ from transom.plan.families import Family
 from transom.plan.layout import state_columns, with_slots
 from transom.storage.shard_refs import ShardRef
 from transom.windows.slices import Progressions
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 _HEAD = b"transom"  # the key of the head in the metadata of a table
 
@@ -155,7 +152,7 @@ def gathered(family: Family, tuples: FamilyTuples) -> Shard:
     return Shard(head, table if is_wanted.all() else table.filter(pa.array(is_wanted)))
 
 
-def _fine(cut: Progressions, times: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+def _fine(cut: Progressions, times: Ints) -> tuple[Ints, Ints, Ints]:
     """The number of each time's slice between two edges, and where the slices start and stop."""
     low, high = int(times.min()), int(times.max())
     if cut.count(low, high) <= 8 * len(times) + (1 << 16):
@@ -236,7 +233,7 @@ class Together:
     offsets: Sequence[int]
 
     @property
-    def fragments(self) -> Numbers:
+    def fragments(self) -> Ints:
         return one_array(self.table[FRAGMENT]).to_numpy()
 
     def wanted(self, home: int) -> Mask:
@@ -301,7 +298,7 @@ def merged(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
     return pa.table(combined)
 
 
-def _signed(cells: Together, homes: tuple[int, ...]) -> tuple[Numbers, Ranges, Mask]:
+def _signed(cells: Together, homes: tuple[int, ...]) -> tuple[Ints, Ranges, Mask]:
     """New numbers for the fragments by the set of selections that want them; the ranges of each home; and
     which fragments any selection wants.
 

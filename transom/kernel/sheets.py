@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows, reduce_groups
+from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
-
-Numbers = NDArray[np.int64]
 
 
 def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
@@ -37,9 +35,7 @@ def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
     return found.add_column(2, STOP, stops)
 
 
-def regroup(
-    layout: Layout, table: pa.Table, codes: Numbers, firsts: Numbers, leading: Sequence[str]
-) -> pa.Table:
+def regroup(layout: Layout, table: pa.Table, codes: Ints, firsts: Ints, leading: Sequence[str]) -> pa.Table:
     """The rows of a sheet combined by code; keys and leading columns are those of `firsts`."""
     groups = len(firsts)
     at = pa.array(firsts)
@@ -52,7 +48,7 @@ def regroup(
     return pa.table(columns)
 
 
-def lanes(layout: Layout, table: pa.Table) -> Numbers:
+def lanes(layout: Layout, table: pa.Table) -> Ints:
     """Where each lane (the slices of one selection and group) starts, and where the last one ends."""
     if not table.num_rows:
         return np.zeros(1, np.int64)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.arrays import Ints, Mask
 from transom.kernel.rows import Rows
 from transom.kernel.shards import ShardStore, Shelf
-from transom.kernel.tuples import Mask, Numbers
 from transom.ondemand.store_specs import StoreSet, StoreSpec
 from transom.ondemand.structures.runs import Run, TupleBatch
 from transom.storage.shard_refs import ShardRef
@@ -75,7 +75,7 @@ def in_time(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> 
     return matched, matched & (numbers >= store_input.floor)
 
 
-def _runs(rows: Rows, store_set: StoreSet, at: Numbers, numbers: Numbers) -> Iterator[StoreRun]:
+def _runs(rows: Rows, store_set: StoreSet, at: Ints, numbers: Ints) -> Iterator[StoreRun]:
     at = rows.every if len(at) == len(numbers) else at
     groups, keys = rows.grouped(store_set.keys, at, None if at is rows.every else store_set.selection)
     codes = np.zeros(len(at), np.int64) if groups is None else groups.codes
@@ -91,7 +91,7 @@ def _runs(rows: Rows, store_set: StoreSet, at: Numbers, numbers: Numbers) -> Ite
             yield StoreRun(name, run, len(batch.times))
 
 
-def _values(rows: Rows, spec: StoreSpec, at: Numbers, times: Numbers) -> pa.Array | None:
+def _values(rows: Rows, spec: StoreSpec, at: Ints, times: Ints) -> pa.Array | None:
     if spec.keeps_times:
         return pa.array(times)
     if spec.attribute is None:

@@ -7,25 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import States, lift_where
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Groups
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.windows.slices import Slices
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Ranges:
     """The fragments that each member wants: half-open runs of codes, in the order of the members."""
 
-    owners: Numbers
-    starts: Numbers
-    stops: Numbers
+    owners: Ints
+    starts: Ints
+    stops: Ints
 
     def of(self, chosen: Mask) -> Ranges:
         return Ranges(self.owners[chosen], self.starts[chosen], self.stops[chosen])
@@ -35,7 +32,7 @@ class Ranges:
 class Fragments:
     """The fragment of each tuple: `codes` below `count`; those below `ordered` are in the order of a scalar."""
 
-    codes: Numbers | None  # None: there is only one
+    codes: Ints | None  # None: there is only one
     count: int
     ordered: int
     ranges: Ranges
@@ -58,11 +55,11 @@ class RollUpCells:
     slots there, by the ids of the slots.
     """
 
-    at: Numbers
-    times: Numbers
-    added: Numbers
-    codes: Numbers
-    rows: Numbers
+    at: Ints
+    times: Ints
+    added: Ints
+    codes: Ints
+    rows: Ints
     states: Mapping[str, States]
 
 
@@ -74,7 +71,7 @@ class FamilyTuples:
     the slot. In a roll-up each tuple is a cell, and `cells` has states in place of values.
     """
 
-    times: Numbers
+    times: Ints
     in_order: bool
     fragments: Fragments
     groups: Groups | None  # None: there is only one
@@ -90,16 +87,14 @@ class FamilyTuples:
     def group_count(self) -> int:
         return 1 if self.groups is None else self.groups.count
 
-    def counted(self, codes: Numbers, size: int, chosen: Numbers | None = None) -> Numbers:
+    def counted(self, codes: Ints, size: int, chosen: Ints | None = None) -> Ints:
         """The number of tuples with each of `size` codes, among the chosen ones if given."""
         if self.cells is None:
             return np.bincount(codes, minlength=size)
         rows = self.cells.rows if chosen is None else self.cells.rows[chosen]
         return np.bincount(codes, rows, size).astype(np.int64)
 
-    def states(
-        self, place: int, slot: Slot, codes: Numbers, size: int, chosen: Numbers | None = None
-    ) -> States:
+    def states(self, place: int, slot: Slot, codes: Ints, size: int, chosen: Ints | None = None) -> States:
         """The states of the slot at a place for each of `size` codes, over the chosen tuples if given."""
         if self.cells is not None:
             states = self.cells.states[slot.id]
@@ -111,7 +106,7 @@ class FamilyTuples:
             values, shown = values.take(pa.array(chosen)), None if shown is None else shown[chosen]
         return lift_where(slot.accumulator, values, shown, codes, size)
 
-    def in_ranges(self) -> Numbers:
+    def in_ranges(self) -> Ints:
         """The number of tuples in each range of fragments."""
         fragments = self.fragments
         if fragments.codes is None:
@@ -130,9 +125,9 @@ def leading_columns(
     family: Family,
     tuples: FamilyTuples,
     cut: Slices,
-    owners: Numbers,
-    slice_numbers: Numbers,
-    groups: Numbers,
+    owners: Ints,
+    slice_numbers: Ints,
+    groups: Ints,
 ) -> list[pa.Array]:
     """The first columns of a sheet (selection, slice, stop, keys) for some members, slices and groups."""
     keys = pa.array(groups)

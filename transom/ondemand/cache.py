@@ -9,7 +9,7 @@ from threading import Lock
 
 from transom.aggregates.accumulators import Extreme
 from transom.kernel.store_runs import StoreRun
-from transom.ondemand.lookup import Lookup, StoreReader
+from transom.ondemand.lookup import Lookup, ReadStore
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.grouped_ordered_sharing import GroupedOrderedSharing
 from transom.ondemand.structures.runs import GroupAnswers
@@ -109,7 +109,7 @@ class LookupCache:
                     if len(cached.pending) > MAX_PENDING_BATCHES:
                         del by_accumulator[accumulator]
 
-    def reader(self, lookup: Lookup, state: State) -> StoreReader:
+    def reader(self, lookup: Lookup, state: State) -> ReadStore:
         """The function with which a lookup reads the stores of a state."""
 
         def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.table import aggregate_function
+from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column, bound_column, group_column, group_columns
 from transom.errors import SettingError, near_miss
@@ -29,10 +29,9 @@ from transom.windows.arrivals import Arrivals
 from transom.windows.ids import trailing_start
 from transom.windows.intervals import IntervalSet
 
-Numbers = NDArray[np.int64]
-StoreReader = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
+ReadStore = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
 GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by group column: the wanted values
-Where = Mapping[str, Any] | None
+GroupFilter = Mapping[str, Any] | None
 _EMIT_COLUMNS = ("kind", "rows", "late", "latency")  # only results that are emitted have these
 _SIDES = ("low", "high")
 
@@ -95,7 +94,7 @@ class Answer:
         return LoweredWindows([self.lookup.query], which, self.table, [IntervalSet()], [True], [Arrivals()])
 
 
-def look_up(lookup: Lookup, read: StoreReader) -> Answer:
+def look_up(lookup: Lookup, read: ReadStore) -> Answer:
     """Answer a lookup from its stores, which `read` reads."""
     query_stores, bound, selection = lookup.query_stores, lookup.query.query, lookup.query.selection
     read_groups = query_stores.groups_read
@@ -142,7 +141,7 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(kind) else pa.float64()
 
 
-def _matching(lookup: Lookup, groups: GroupAnswers) -> Numbers:
+def _matching(lookup: Lookup, groups: GroupAnswers) -> Ints:
     """The positions of the groups that match the lookup's pattern, ordered by key."""
     matches = np.ones(groups.count, bool)
     for place, values in lookup.where:
@@ -166,7 +165,7 @@ def _matching(lookup: Lookup, groups: GroupAnswers) -> Numbers:
     return chosen[order.to_numpy()]
 
 
-def group_pattern(query: CompiledQuery, where: Where) -> GroupPattern:
+def group_pattern(query: CompiledQuery, where: GroupFilter) -> GroupPattern:
     """A pattern on groups: maps columns of a query's results or of its stream to a value or a list of values."""
     if where is not None and not isinstance(where, Mapping):
         raise SettingError(f"where is a mapping from columns to values, not {where!r}")
@@ -189,7 +188,7 @@ def group_pattern(query: CompiledQuery, where: Where) -> GroupPattern:
     return tuple(pattern)
 
 
-def group_positions(base: GroupAnswers, other: GroupAnswers) -> Numbers:
+def group_positions(base: GroupAnswers, other: GroupAnswers) -> Ints:
     """The position of each group of one answer in another; -1 where it is missing.
 
     >>> one, other = GroupAnswers((pa.array(["a", "b"]),), 2, {}), GroupAnswers((pa.array(["b"]),), 1, {})
@@ -205,14 +204,14 @@ def group_positions(base: GroupAnswers, other: GroupAnswers) -> Numbers:
     return places[codes[: base.count]]
 
 
-def _column_at(answers: GroupAnswers, name: str, kind: pa.DataType, places: Numbers) -> pa.Array:
+def _column_at(answers: GroupAnswers, name: str, kind: pa.DataType, places: Ints) -> pa.Array:
     """A column of answers at the given group positions; null at position -1."""
     if not answers.count:
         return pa.nulls(len(places), kind)
     return answers.columns[name].take(pa.array(places, mask=places < 0)).cast(kind)
 
 
-def _states(accumulator: Accumulator, answers: GroupAnswers, places: Numbers) -> States:
+def _states(accumulator: Accumulator, answers: GroupAnswers, places: Ints) -> States:
     """A slot's states for each group; the identity where there is none."""
     states = []
     for i, (nothing, kind) in enumerate(zip(accumulator.identity(), accumulator.types(), strict=True)):
@@ -221,7 +220,7 @@ def _states(accumulator: Accumulator, answers: GroupAnswers, places: Numbers) ->
     return states
 
 
-def _bounds(call: Call, answers: GroupAnswers, places: Numbers) -> tuple[pa.Array, pa.Array]:
+def _bounds(call: Call, answers: GroupAnswers, places: Ints) -> tuple[pa.Array, pa.Array]:
     """The interval of an aggregate for each group; null where it has no values, but 0 for a count."""
     function, type = aggregate_function(call.function), bound_type(call.type)
     low, high = (_column_at(answers, f"{function.interval}_{side}", type, places) for side in _SIDES)

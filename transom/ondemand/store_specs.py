@@ -20,7 +20,7 @@ from transom.elements import Clock, Using
 from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
-from transom.ondemand.structures.timegram import BUCKETS, TimeGram
+from transom.ondemand.structures.timegram import TIMEGRAM_BUCKETS, TimeGram
 from transom.ondemand.structures.values import RawTuples, ValueStructure
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.predicate_text import predicate_text
@@ -134,7 +134,7 @@ def _timegram_reads(query: CompiledQuery, using: Using) -> Iterable[StoreRead]:
             not_null = Not(IsNull(argument))
             argument, where = None, And((not_null, *parts)) if parts else not_null
         type = None if argument is None else argument.type
-        buckets = using.buckets or BUCKETS
+        buckets = using.buckets or TIMEGRAM_BUCKETS
         structure = TimeGram(type, buckets, using.between, using.bounds, using.within, using.slice)
         yield StoreRead(StoreSpec(argument, where, structure), structure)
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter.types import is_decimal, is_int
-from transom.sql.interpreter.values import EXACT, TESTS, fit, order, order_nulls, sameness, wrap
+from transom.sql.interpreter.values import EXACT, ORDER_TESTS, fit, order, order_nulls, sameness, wrap
 from transom.sql.query import And, Call, Comparison, IsNull, Member, Not, Or, Predicate, Truth
 
-Values = Mapping[str, Any]  # the value of each scalar of a query for one row, by its text
+ScalarValues = Mapping[str, Any]  # the value of each scalar of a query for one row, by its text
 
 
-def holds(predicate: Predicate | None, values: Values) -> bool | None:
+def holds(predicate: Predicate | None, values: ScalarValues) -> bool | None:
     """Whether a predicate is true, false or unknown for a row; none at all is true."""
     match predicate:
         case None:
@@ -39,7 +39,7 @@ def holds(predicate: Predicate | None, values: Values) -> bool | None:
             return order_nulls(values[scalar.sql], value) == 0
         case Comparison(scalar, op, value):
             compared = values[scalar.sql]
-            return None if compared is None or value is None else TESTS[op](order(compared, value))
+            return None if compared is None or value is None else ORDER_TESTS[op](order(compared, value))
         case Member(scalar, members, null):
             compared = values[scalar.sql]
             if compared is None:
@@ -47,7 +47,7 @@ def holds(predicate: Predicate | None, values: Values) -> bool | None:
             return True if any(order(compared, value) == 0 for value in members) else None if null else False
 
 
-def aggregate(call: Call, rows: Sequence[Values]) -> Any:
+def aggregate(call: Call, rows: Sequence[ScalarValues]) -> Any:
     """The value of one aggregate over the rows of one group of one window."""
     chosen = [row for row in rows if holds(call.where, row) is True]
     if call.function == "count_rows":

@@ -9,12 +9,12 @@ from typing import Any, Literal, Mapping, Sequence
 
 import pyarrow as pa
 
+from transom.durations import DAY
 from transom.elements import Clock, ClockKind, Drop, Prod, Punctuation, Register
 from transom.sql.interpreter.types import TIMESTAMP
 from transom.sql.interpreter.values import microseconds, order_nulls
 
-Row = dict[str, Any]
-DAY = 24 * 60 * 60 * 1_000_000
+OracleRow = dict[str, Any]
 USUAL_HORIZON = 366 * DAY
 
 
@@ -69,8 +69,8 @@ class LookupAnswer:
     query: str
     length: int
     window: tuple[int, int] | None
-    rows: Sequence[Row]
-    whole: Sequence[Row]
+    rows: Sequence[OracleRow]
+    whole: Sequence[OracleRow]
     complete: bool
 
 
@@ -83,7 +83,7 @@ class OracleBatch:
     """
 
     stream: str
-    rows: Sequence[Row | str] = ()
+    rows: Sequence[OracleRow | str] = ()
     before: Sequence[Register | Drop] = ()
     after: Sequence[Punctuation] = ()
     end_of_stream: bool = False
@@ -101,19 +101,21 @@ class OracleOutcome:
     whose name an item took is called transom_<name>.
     """
 
-    results: dict[str, list[Row]] = field(default_factory=dict)  # by query
-    late: dict[str, list[tuple[Row, int, tuple[str, ...]]]] = field(
+    results: dict[str, list[OracleRow]] = field(default_factory=dict)  # by query
+    late: dict[str, list[tuple[OracleRow, int, tuple[str, ...]]]] = field(
         default_factory=dict
     )  # row, batch, queries
-    rejected: dict[str, list[tuple[Row | str, str, int]]] = field(default_factory=dict)  # row, reason, batch
+    rejected: dict[str, list[tuple[OracleRow | str, str, int]]] = field(
+        default_factory=dict
+    )  # row, reason, batch
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # in, counted, unwanted, late, rejected
     missed: dict[str, Counter[tuple[int, int]]] = field(default_factory=dict)  # by query: rows by window
     accounts: dict[str, Counter[str]] = field(default_factory=dict)  # by query: the same as counts
-    early: dict[str, list[Row]] = field(default_factory=dict)  # by query: the answers to prods
+    early: dict[str, list[OracleRow]] = field(default_factory=dict)  # by query: the answers to prods
     lookups: list[LookupAnswer] = field(default_factory=list)  # in the order of the batches and their lookups
 
 
-def with_microseconds(row: Row | str) -> Row | str:
+def with_microseconds(row: OracleRow | str) -> OracleRow | str:
     """A row with its datetimes as microseconds."""
     if isinstance(row, str):
         return row
@@ -127,7 +129,7 @@ def column_types(rules: OracleStreamRules, batches: Sequence[OracleBatch]) -> di
     return {name: rules.columns.get(name) or inferred_type(name, rules, rows) for name in names}
 
 
-def inferred_type(name: str, rules: OracleStreamRules, rows: Sequence[Row]) -> pa.DataType:
+def inferred_type(name: str, rules: OracleStreamRules, rows: Sequence[OracleRow]) -> pa.DataType:
     """The type of a column, from its values."""
     if name == rules.time and rules.kind is ClockKind.TIME:
         return TIMESTAMP
@@ -137,10 +139,10 @@ def inferred_type(name: str, rules: OracleStreamRules, rows: Sequence[Row]) -> p
 
 def accept_rows(
     batch: OracleBatch, rules: OracleStreamRules, high: int | None
-) -> tuple[list[Row], list[tuple[Row | str, str]]]:
+) -> tuple[list[OracleRow], list[tuple[OracleRow | str, str]]]:
     """The rows of a batch that are accepted, and the others with the reason."""
-    accepted: list[Row] = []
-    rejected: list[tuple[Row | str, str]] = []
+    accepted: list[OracleRow] = []
+    rejected: list[tuple[OracleRow | str, str]] = []
     rows = [with_microseconds(row) for row in batch.rows]
     times = [time for row in rows if not isinstance(row, str) and (time := row.get(rules.time)) is not None]
     limit = highest_accepted(times, high, rules.furthest())
@@ -154,7 +156,7 @@ def accept_rows(
 
 
 def rejection_reason(
-    row: Row | str, batch: OracleBatch, rules: OracleStreamRules, limit: int | None
+    row: OracleRow | str, batch: OracleBatch, rules: OracleStreamRules, limit: int | None
 ) -> str | None:
     """Why a row is rejected; None for a row that is accepted."""
     if isinstance(row, str):
@@ -191,10 +193,10 @@ def highest_accepted(times: Sequence[int], high: int | None, horizon: int | None
     return top
 
 
-def in_order(rows: Sequence[Row], time: str, columns: Sequence[str]) -> list[Row]:
+def in_order(rows: Sequence[OracleRow], time: str, columns: Sequence[str]) -> list[OracleRow]:
     """The rows by time, then by their other columns with null first: the order that ROWS windows count."""
 
-    def compare(left: Row, right: Row) -> int:
+    def compare(left: OracleRow, right: OracleRow) -> int:
         for name in [time, *(column for column in columns if column != time)]:
             if found := compare_values(left.get(name), right.get(name)):
                 return found

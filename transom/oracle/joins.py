@@ -6,17 +6,17 @@ from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.oracle.batches import Row
+from transom.columns.types import Columns
+from transom.oracle.batches import OracleRow
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import table_of, table_rows
 from transom.sql.query import Join, Query
 
-Columns = Mapping[str, pa.DataType]
-Pairs = list[tuple[int, Row]]  # the number of a row in the batch, and the joined row
-Joined = Callable[[Query, Sequence[Row], Columns], tuple[Pairs, Columns]]
+Pairs = list[tuple[int, OracleRow]]  # the number of a row in the batch, and the joined row
+Joined = Callable[[Query, Sequence[OracleRow], Columns], tuple[Pairs, Columns]]
 
 
-def without_joins(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
+def without_joins(query: Query, rows: Sequence[OracleRow], columns: Columns) -> tuple[Pairs, Columns]:
     """The rows as they are."""
     return list(enumerate(rows)), columns
 
@@ -31,7 +31,7 @@ def join_tables(tables: Mapping[str, pa.Table | list[dict[str, Any]]], scalars: 
         for name, table in tables.items()
     }
 
-    def joined(query: Query, rows: Sequence[Row], columns: Columns) -> tuple[Pairs, Columns]:
+    def joined(query: Query, rows: Sequence[OracleRow], columns: Columns) -> tuple[Pairs, Columns]:
         pairs, columns = without_joins(query, rows, columns)
         for join in query.joins:
             pairs, columns = naive_left_join(pairs, columns, loaded[join.table], join, scalars)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.elements import ClockKind
-from transom.oracle.aggregates import Values
+from transom.oracle.aggregates import ScalarValues
 from transom.oracle.batches import OracleLookup
-from transom.oracle.window_close import Window
+from transom.oracle.window_close import WindowBounds
 from transom.sql.query import Query
 
 
@@ -19,11 +19,11 @@ class KeptRow:
 
     value: int
     group: tuple[Any, ...]
-    values: Values
+    values: ScalarValues
     earlier: bool  # whether it came before the query joined
 
 
-def newest(values: Sequence[int], length: int) -> Window | None:
+def newest(values: Sequence[int], length: int) -> WindowBounds | None:
     """The window of a length that ends at the newest row; None before the first row.
 
     >>> newest([3, 12, 7], length=10), newest([], length=10)

@@ -13,20 +13,20 @@ from typing import Any, Hashable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation, Register
-from transom.oracle.aggregates import Values, aggregate, holds
+from transom.oracle.aggregates import ScalarValues, aggregate, holds
 from transom.oracle.batches import (
     LookupAnswer,
     OracleBatch,
     OracleOutcome,
+    OracleRow,
     OracleStreamRules,
-    Row,
     accept_rows,
     column_types,
     in_order,
 )
 from transom.oracle.joins import Joined, without_joins
 from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
-from transom.oracle.window_close import Window, is_closed, is_prodded, windows_of
+from transom.oracle.window_close import WindowBounds, is_closed, is_prodded, windows_of
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import grouped, microseconds, sameness, table_of, table_rows
 from transom.sql.query import Query
@@ -53,9 +53,9 @@ def answer(
 class Cell:
     """One group of one window of a query, with its matching rows."""
 
-    window: Window
+    window: WindowBounds
     group: tuple[Any, ...]
-    rows: list[Values] = field(default_factory=list)
+    rows: list[ScalarValues] = field(default_factory=list)
 
 
 @dataclass
@@ -68,14 +68,16 @@ class LiveQuery:
     cells: dict[Hashable, Cell] = field(default_factory=dict)
     kept: list[KeptRow] = field(default_factory=list)  # for lookups of an on-demand query
     ended: int | None = None  # where the last window ends that the end of the stream closed
-    missed: Counter[Window] = field(default_factory=Counter)  # rows that came when the window was closed
+    missed: Counter[WindowBounds] = field(
+        default_factory=Counter
+    )  # rows that came when the window was closed
     account: Counter[str] = field(default_factory=Counter)  # in, counted, unwanted, late, rejected
 
-    def is_over(self, window: Window) -> bool:
+    def is_over(self, window: WindowBounds) -> bool:
         """Whether the stream ended, or fell idle, after this window or a later one."""
         return self.ended is not None and window[1] <= self.ended
 
-    def saw_all_of(self, window: Window) -> bool:
+    def saw_all_of(self, window: WindowBounds) -> bool:
         """Whether no row of the window was accepted before the query joined."""
         return not any(window[0] <= value < window[1] for value in self.seen_before)
 
@@ -86,7 +88,7 @@ class OracleStream:
 
     rules: OracleStreamRules
     columns: Mapping[str, pa.DataType]
-    accepted: list[Row] = field(default_factory=list)
+    accepted: list[OracleRow] = field(default_factory=list)
     punctuations: list[Punctuation] = field(default_factory=list)
 
     def values(self, clock: Clock) -> list[int]:
@@ -106,7 +108,7 @@ class OracleStream:
         return [*punctuations, Punctuation(clock, until=max(values) - slack)]
 
 
-def clock_value(clock: Clock, row: Row, number: int) -> int | None:
+def clock_value(clock: Clock, row: OracleRow, number: int) -> int | None:
     """The value of a clock on a row."""
     if clock.kind is ClockKind.ROWS:
         return number
@@ -207,7 +209,7 @@ class Oracle:
         counts["in"] += len(batch.rows)
         stream.accepted += rows
 
-    def count(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
+    def count(self, live: LiveQuery, stream: OracleStream, rows: Sequence[OracleRow]) -> list[bool | None]:
         """Count rows in a query's open windows: for each row, whether a window missed it; None if it is unwanted."""
         query = live.query
         if query.is_on_demand:
@@ -225,7 +227,9 @@ class Oracle:
                 cell.rows.append(values)
         return verdicts
 
-    def keep_rows(self, live: LiveQuery, stream: OracleStream, rows: Sequence[Row]) -> list[bool | None]:
+    def keep_rows(
+        self, live: LiveQuery, stream: OracleStream, rows: Sequence[OracleRow]
+    ) -> list[bool | None]:
         """Keep rows for lookups: for each row, whether it came too late; None if it is unwanted."""
         query = live.query
         floor = oldest_kept(query, stream.values(query.clock))
@@ -237,8 +241,8 @@ class Oracle:
         return verdicts
 
     def matching(
-        self, query: Query, stream: OracleStream, rows: Sequence[Row], before: int
-    ) -> Iterator[tuple[int, int, tuple[Any, ...], Values]]:
+        self, query: Query, stream: OracleStream, rows: Sequence[OracleRow], before: int
+    ) -> Iterator[tuple[int, int, tuple[Any, ...], ScalarValues]]:
         """The rows that a query wants: their numbers, clock values, groups, and the query's scalars."""
         for i, values in self.evaluated(query, rows, stream.columns):
             value = clock_value(query.clock, rows[i], before + i)
@@ -246,8 +250,8 @@ class Oracle:
                 yield i, value, tuple(grouped(values[key.scalar.sql]) for key in query.keys), values
 
     def evaluated(
-        self, query: Query, rows: Sequence[Row], columns: Mapping[str, pa.DataType]
-    ) -> list[tuple[int, Values]]:
+        self, query: Query, rows: Sequence[OracleRow], columns: Mapping[str, pa.DataType]
+    ) -> list[tuple[int, ScalarValues]]:
         """The query's scalars for each row; a row that joins with several rows of a table comes several times."""
         if not rows:
             return []
@@ -258,7 +262,7 @@ class Oracle:
         projected = self.scalars.project(table_of([row for _, row in pairs], wider), expressions)
         return [(i, values) for (i, _), values in zip(pairs, table_rows(projected), strict=True)]
 
-    def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[Row]:
+    def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[OracleRow]:
         """Remove the windows that are closed now, and return their results."""
         query = live.query
         closings = self.streams[query.stream].closings(query.clock)
@@ -273,7 +277,7 @@ class Oracle:
                 live.ended = max(cell.window[1], live.ended or cell.window[1])
         return self.report(live, list(done.values()), batch_id)
 
-    def early_results(self, live: LiveQuery, batch_id: int, prods: Sequence[Prod]) -> list[Row]:
+    def early_results(self, live: LiveQuery, batch_id: int, prods: Sequence[Prod]) -> list[OracleRow]:
         """The results so far of the open windows that prods ask for."""
         query = live.query
         closings = self.streams[query.stream].closings(query.clock)
@@ -297,8 +301,8 @@ class Oracle:
         return LookupAnswer(batch_id, name, length, window, rows, whole, complete)
 
     def lookup_results(
-        self, live: LiveQuery, window: Window, rows_kept: Sequence[KeptRow], batch_id: int
-    ) -> list[Row]:
+        self, live: LiveQuery, window: WindowBounds, rows_kept: Sequence[KeptRow], batch_id: int
+    ) -> list[OracleRow]:
         """The results for a window of a lookup, from the rows that lie in it."""
         cells: dict[Hashable, Cell] = {}
         for each in rows_kept:
@@ -308,13 +312,13 @@ class Oracle:
         ordered = sorted(cells.values(), key=lambda cell: repr(cell.group))
         return [self.result(live, cell, row, batch_id) for cell, row in self.lowered(live.query, ordered)]
 
-    def report(self, live: LiveQuery, cells: list[Cell], batch_id: int) -> list[Row]:
+    def report(self, live: LiveQuery, cells: list[Cell], batch_id: int) -> list[OracleRow]:
         """The results of cells, as far as the query may report them."""
         reported = [cell for cell in cells if live.partial or live.saw_all_of(cell.window)]
         reported.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
         return [self.result(live, cell, row, batch_id) for cell, row in self.lowered(live.query, reported)]
 
-    def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, Row]]:
+    def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, OracleRow]]:
         """The items of each cell that passes HAVING."""
         if not cells:
             return []
@@ -332,7 +336,7 @@ class Oracle:
             if output["having"] is True
         ]
 
-    def result(self, live: LiveQuery, cell: Cell, items: Row, batch_id: int) -> Row:
+    def result(self, live: LiveQuery, cell: Cell, items: OracleRow, batch_id: int) -> OracleRow:
         """One row of the results."""
         group = {key.name: value for key, value in zip(live.query.keys, cell.group, strict=True)}
         shown = {**group, **items}

@@ -9,10 +9,10 @@ from transom.elements import Prod, Punctuation, WindowSpec
 from transom.sql.interpreter.values import microseconds, sameness
 from transom.sql.query import And, Comparison, Member, Predicate, Query
 
-Window = tuple[int, int]  # start, end
+WindowBounds = tuple[int, int]  # start, end
 
 
-def windows_of(value: int, spec: WindowSpec) -> list[Window]:
+def windows_of(value: int, spec: WindowSpec) -> list[WindowBounds]:
     """Every window [end - range, end), end = phase modulo slide, with start <= value < end.
 
     >>> windows_of(211, WindowSpec.ending(range=60, slide=20))
@@ -22,7 +22,7 @@ def windows_of(value: int, spec: WindowSpec) -> list[Window]:
     return [(end - spec.range, end) for end in range(first, value + spec.range + 1, spec.slide)]
 
 
-def covered(window: Window, ranges: Sequence[tuple[int | None, int]]) -> bool:
+def covered(window: WindowBounds, ranges: Sequence[tuple[int | None, int]]) -> bool:
     """Whether a window lies within the union of ranges [since, until), since None being the beginning."""
     reached, end = window
     for since, until in sorted(ranges, key=lambda each: (each[0] is not None, each[0])):
@@ -43,7 +43,9 @@ def pinned(predicate: Predicate | None) -> Iterator[tuple[str, list[Any]]]:
             yield scalar.column, list(values)
 
 
-def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequence[Punctuation]) -> bool:
+def is_closed(
+    query: Query, window: WindowBounds, group: Sequence[Any], closings: Sequence[Punctuation]
+) -> bool:
     """Whether no more rows can come for this window and group of a query.
 
     The rows of a group are known to have certain values in certain columns: its plain GROUP BY columns
@@ -70,7 +72,7 @@ def is_closed(query: Query, window: Window, group: Sequence[Any], closings: Sequ
 
 def is_prodded(
     query: Query,
-    window: Window,
+    window: WindowBounds,
     group: Sequence[Any],
     prods: Sequence[Prod],
     closings: Sequence[Punctuation],

@@ -19,17 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Clock, ClockKind
 from transom.windows.closed_time import Closed
 from transom.windows.intervals import IntervalSet, union
 
-Numbers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-BUCKETS = 64
+BURST_BUCKETS = 64
 CHUNKS_PER_BUDGET = 8  # so that a nearly full batch can resume some chunks, not all or nothing
 MAX_CHUNKS = 256  # of a batch, roughly
 MAX_CLOSED_RANGES = 64  # that a row is compared with before it may be sidelined
@@ -92,7 +88,7 @@ def bucket_grid(low: int, high: int) -> tuple[int, int]:
     >>> bucket_grid(10, 10), bucket_grid(0, 127), bucket_grid(0, 128)
     ((10, 1), (0, 2), (0, 3))
     """
-    return low, max(1, -(-(high - low + 1) // BUCKETS))
+    return low, max(1, -(-(high - low + 1) // BURST_BUCKETS))
 
 
 def plan_burst(start: int, width: int, counts: Sequence[int], budget: int, left: int) -> BurstPlan:
@@ -118,14 +114,14 @@ def closed_times(closed: Mapping[Clock, Closed]) -> dict[Clock, IntervalSet]:
 
 
 def split_burst(
-    columns: Mapping[Clock, tuple[Numbers, Mask]],
+    columns: Mapping[Clock, tuple[Ints, Mask]],
     time: Clock,
     closed: Mapping[Clock, Closed],
     limit: int | None,
     budget: int,
     resumed: int = 0,
     ranks: Floats | None = None,
-) -> list[tuple[Numbers, dict[Clock, tuple[int, int]]]]:
+) -> list[tuple[Ints, dict[Clock, tuple[int, int]]]]:
     """The rows of a batch to sideline, chunk by chunk in order of time, with their ranges on each clock.
 
     `columns` are the values of each clock and whether a row has one; `time` is the stream's own clock. The
@@ -146,7 +142,7 @@ def split_burst(
     start, width = bucket_grid(int(times[at].min()), int(times[at].max()))
     # Unsigned, since the distance between two times may exceed a signed integer.
     since = times[at].view(np.uint64) - np.uint64(start % (1 << 64))
-    counts = np.bincount((since // np.uint64(width)).astype(np.int64), minlength=BUCKETS).tolist()
+    counts = np.bincount((since // np.uint64(width)).astype(np.int64), minlength=BURST_BUCKETS).tolist()
     plan = plan_burst(start, width, counts, budget, budget - resumed - (int(accepted.sum()) - len(at)))
     chunks, firsts = [], np.cumsum([0, *counts])
     ordered = at[np.argsort(times[at], kind="stable")]
@@ -160,7 +156,7 @@ def split_burst(
     return chunks
 
 
-def _ranges(rows: Numbers, columns: Mapping[Clock, tuple[Numbers, Mask]]) -> dict[Clock, tuple[int, int]]:
+def _ranges(rows: Ints, columns: Mapping[Clock, tuple[Ints, Mask]]) -> dict[Clock, tuple[int, int]]:
     ranges = {}
     for clock, (numbers, valid) in columns.items():
         values = numbers[rows][valid[rows]]

@@ -16,7 +16,7 @@ from transom.backends.expressions import quoted
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.tasks import in_large_tables
 from transom.plan.compiled_query import CompiledQuery
-from transom.promising.batch_tuples import NUMBER, as_numbers
+from transom.promising.batch_tuples import NUMBER_COLUMN, as_numbers
 from transom.promising.execution import key_sql
 from transom.promising.representation import Representation
 from transom.promising.zones import bucket_of
@@ -24,7 +24,7 @@ from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Prom
 from transom.sql.query import OverloadPreference
 
 BUCKET, RANK = "__bucket__", "__rank__"
-TIMED, SCORE, DROPPED = "__timed__", "__score__", "__dropped__"
+TIMED_COLUMN, SCORE_COLUMN, DROPPED_COLUMN = "__timed__", "__score__", "__dropped__"
 
 Clauses = Mapping[OverloadPreference, int]
 
@@ -45,7 +45,7 @@ def preferred(
     Each clause ranks the rows of a bucket; rows with equal promises have equal ranks. The rows with the lowest
     sum of ranks are kept, where a clause weighs as much as the number of queries that have it. Time breaks ties.
     """
-    timed = affected.rank(TIMED, BUCKET, run.order(affected))
+    timed = affected.rank(TIMED_COLUMN, BUCKET, run.order(affected))
     counts = {leaf: f"__count{i}__" for i, leaf in enumerate(_counted(clauses))}
     accepted = frame.filter(run.is_accepted(limit))
     for leaf, name in counts.items():
@@ -55,19 +55,19 @@ def preferred(
     def value(leaf: EstimatedCount | Column) -> str:
         return quoted(counts[leaf]) if isinstance(leaf, EstimatedCount) else number_sql(leaf.column)
 
-    scores = {f"{SCORE}{i}": _score(clause, value, run) for i, clause in enumerate(clauses)}
+    scores = {f"{SCORE_COLUMN}{i}": _score(clause, value, run) for i, clause in enumerate(clauses)}
     scored = timed.extend(scores)
     if len(scores) == 1:  # a single clause needs no ranks, which saves a sort
-        total = f"{SCORE}0"
+        total = f"{SCORE_COLUMN}0"
     else:
         for name in scores:
             scored = scored.rank(f"{name}rank", BUCKET, [name], ties=True)
         weighted = zip(scores, clauses.values(), strict=True)
         total = " + ".join(f"{weight} * {name}rank" for name, weight in weighted)
-    best = scored.extend({SCORE: total}).rank(RANK, BUCKET, [SCORE, TIMED])
-    is_dropped = best.extend({DROPPED: f"{RANK} > {keeps}"})
+    best = scored.extend({SCORE_COLUMN: total}).rank(RANK, BUCKET, [SCORE_COLUMN, TIMED_COLUMN])
+    is_dropped = best.extend({DROPPED_COLUMN: f"{RANK} > {keeps}"})
     names = list(affected.columns)
-    return is_dropped.rank(RANK, BUCKET, [DROPPED, TIMED]).project({RANK: RANK}, names)
+    return is_dropped.rank(RANK, BUCKET, [DROPPED_COLUMN, TIMED_COLUMN]).project({RANK: RANK}, names)
 
 
 def _counted(clauses: Clauses) -> list[EstimatedCount]:
@@ -89,7 +89,7 @@ def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: s
         counts = accepted.aggregate({_by(name): key}, {name: ("count", "*")})
         return counts.project({name: f"CAST({quoted(name)} AS DOUBLE)"}, [_by(name)])
     number = "0D" if summary.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
-    values = accepted.aggregate({"key": key}, {"rows": ("count", "*"), NUMBER: ("min", number)})
+    values = accepted.aggregate({"key": key}, {"rows": ("count", "*"), NUMBER_COLUMN: ("min", number)})
     schema = pa.schema([(_by(name), pa.int64()), (name, pa.float64())])
     return values.map(estimate_task(summary), schema)
 
@@ -111,7 +111,7 @@ def estimate_task(summary: Representation) -> Task:
     def task(batches: RecordBatches) -> RecordBatches:
         for table in in_large_tables(batches):
             keys = table["key"].to_numpy().view("uint64")
-            buckets = bucket_of(summary.shape, keys, as_numbers(table[NUMBER]))
+            buckets = bucket_of(summary.shape, keys, as_numbers(table[NUMBER_COLUMN]))
             counts = table["rows"].to_numpy() + summary.total(keys, buckets)
             columns = [table["key"].combine_chunks(), pa.array(counts)]
             yield pa.RecordBatch.from_arrays(columns, ["key", "count"])
@@ -154,6 +154,6 @@ def _score(
     promise = f"nanvl({promise_sql(clause.promise, leaf_sql)}, 0D)"
     if clause.order != "weighted":
         return promise if clause.order == "asc" else f"- {promise}"
-    hashed = f"shiftrightunsigned(xxhash64({run.time}, {BUCKET}, {TIMED}), 11)"
+    hashed = f"shiftrightunsigned(xxhash64({run.time}, {BUCKET}, {TIMED_COLUMN}), 11)"
     even = f"(({hashed} + 0.5D) / {float(1 << 53)!r}D)"
     return f"CASE WHEN {promise} > 0 THEN - ln({even}) / {promise} ELSE DOUBLE('Infinity') END"

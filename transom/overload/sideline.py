@@ -22,7 +22,7 @@ from transom.elements import Clock, ClockKind
 from transom.ingest.batch import DataBatch, IngestRun
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
-from transom.overload.bursts import BUCKETS, BurstPlan, bucket_grid, closed_times, plan_burst
+from transom.overload.bursts import BURST_BUCKETS, BurstPlan, bucket_grid, closed_times, plan_burst
 from transom.overload.chunks import NO_BURST, BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
 from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_new_rows, rows_within
@@ -237,7 +237,7 @@ class _BurstSplitter:
 
     def bucket(self, start: int, width: int) -> str:
         """A row's bucket; -1 if it may not be sidelined, null if it is not accepted."""
-        number = f"least(greatest((({self.run.time}) - ({start})) div {width}, 0), {BUCKETS - 1})"
+        number = f"least(greatest((({self.run.time}) - ({start})) div {width}, 0), {BURST_BUCKETS - 1})"
         bucket = f"CASE WHEN {self._is_open()} THEN {number} ELSE -1 END"
         return f"CASE WHEN {self.run.is_accepted(self.limit)} THEN CAST({bucket} AS INT) END"
 
@@ -245,7 +245,7 @@ class _BurstSplitter:
         """How many rows of each bucket may be sidelined, and how many other rows are accepted."""
         counted = frame.aggregate({BUCKET: self.bucket(start, width)}, {"rows": ("count", "*")})
         counts = {row[BUCKET]: row["rows"] for row in counted.to_table().to_pylist()}
-        return [counts.get(bucket, 0) for bucket in range(BUCKETS)], counts.get(-1, 0)
+        return [counts.get(bucket, 0) for bucket in range(BURST_BUCKETS)], counts.get(-1, 0)
 
     def ranked(self, frame: Frame, plan: BurstPlan) -> Frame:
         """The rows of the affected buckets, numbered by time, ties by their other columns.

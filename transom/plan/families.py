@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
 from transom.plan.compiled_query import Slot
@@ -98,10 +98,9 @@ class Selection:
         return self.clock, self.joins, self.merged
 
 
-Numbers = NDArray[np.int64]
-Ranges = tuple[Numbers, Numbers, Numbers]  # member, from, to
+MemberRanges = tuple[Ints, Ints, Ints]  # member, from, to
 # Members by the sheet they are kept on, with the places of their slots among the family's.
-ByLayout = tuple[tuple[Layout, Numbers, tuple[int, ...]], ...]
+ByLayout = tuple[tuple[Layout, Ints, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +115,15 @@ class Family:
     clock: Clock
     keys: tuple[Scalar, ...]
     merged: bool
-    ids: Numbers
-    queries: Numbers  # how many queries each member has
+    ids: Ints
+    queries: Ints  # how many queries each member has
     slots: tuple[Slot, ...]  # all slots of its members, each once
     by_layout: ByLayout
     cut: Progressions  # the members' edges
     gaps: tuple[tuple[WindowSpec, ...], ...] | None  # the members' windows, if some do not cover all of time
     rest: tuple[Predicate, ...] = ()
     axis: Axis | None = None
-    ranges: Ranges | None = None
+    ranges: MemberRanges | None = None
     conjuncts: tuple[Predicate, ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
     kin: int | None = None

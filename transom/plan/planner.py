@@ -34,7 +34,7 @@ from transom.state.state import State, StoreState
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
 
-NONE: dict[str, Any] = {}
+NO_COLUMNS: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SharedPlan:
         return {selection.layout.id: selection.layout for selection in self.selections}
 
 
-NOTHING = SharedPlan((), (), ())
+EMPTY_PLAN = SharedPlan((), (), ())
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Planner:
     def plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         """The plan for the queries of one stream: the same object as long as nothing changes."""
         if not queries:
-            return NOTHING
+            return EMPTY_PLAN
         with self._lock, pause_garbage_collection():
             return self._plan(state, queries)
 
@@ -278,8 +278,8 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 first.query.clock,
                 tuple(conjuncts.setdefault(predicate_text(part), part) for part in first.conjuncts),
                 tuple(key.scalar for key in first.query.keys),
-                first.key_columns or NONE,
-                first.pinned or NONE,
+                first.key_columns or NO_COLUMNS,
+                first.pinned or NO_COLUMNS,
                 tuple(windows),
                 tuple(map(tuple, windows.values())),
             )
@@ -299,6 +299,6 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
         np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
         np.array([group_of[query.name] for query in queries], np.int64),
         tuple(query.query.clock for query in queries),
-        tuple(query.key_columns or NONE for query in queries),
-        tuple(query.pinned or NONE for query in queries),
+        tuple(query.key_columns or NO_COLUMNS for query in queries),
+        tuple(query.pinned or NO_COLUMNS for query in queries),
     )

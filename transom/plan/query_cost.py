@@ -25,7 +25,7 @@ COLUMN_BYTES = 1_000.0  # assumed of a text in a column
 UNKNOWN_COUNT = 1_000.0  # assumed of a number of repetitions that is no constant
 STATE_BYTES = 16  # of an accumulator in a slice; sketches say how large they are
 SKETCH_BYTES = 4_096
-STEPS = 16  # zones of a summary's granularity
+ZONES_PER_GRANULARITY = 16  # zones of a summary's granularity
 COUNTER_BYTES = 8
 _GROWING = re.compile(
     r"(?i)\b(hex|replace|repeat|space|[lr]pad|base64|url_encode|array_repeat)\b|\|\||concat|to_json"
@@ -67,7 +67,7 @@ def summary_bytes(summary: Summary) -> int:
     7864320
     """
     cell = summary.rows * summary.width * COUNTER_BYTES if summary.kind == "countsketch" else COUNTER_BYTES
-    return cell * summary.buckets * STEPS * summary.depth
+    return cell * summary.buckets * ZONES_PER_GRANULARITY * summary.depth
 
 
 def _check(name: str, estimates: Iterable[Estimate], limits: Limits) -> None:

@@ -23,7 +23,7 @@ from transom.state.promising import Coverage, PreferenceState, PromisingState
 
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
 _INSTANT = pa.timestamp("us", tz="UTC")
-SYSTEM = (
+ANSWER_SYSTEM_COLUMNS = (
     ("batch", pa.int64()),
     ("made", _INSTANT),
     ("complete", pa.bool_()),
@@ -42,7 +42,7 @@ def preference_schema(query: PreferenceQuery) -> pa.Schema:
     items = [(item.name, item.type) for item in query.outputs]
     items += [(item.name, item.type) for item in query.figures]
     taken = {name for name, _ in items}
-    system = [BEHIND, *SYSTEM] if query.figures else SYSTEM
+    system = [BEHIND, *ANSWER_SYSTEM_COLUMNS] if query.figures else ANSWER_SYSTEM_COLUMNS
     return pa.schema(items + [(free_name(name, taken), kind) for name, kind in system])
 
 
@@ -106,7 +106,8 @@ def _presented(
 ) -> pa.Table:
     system = [moment.batch_id, moment.made, coverage.complete, coverage.share, coverage.skipped]
     constant = [
-        pa.repeat(pa.scalar(value, kind), rows) for value, (_, kind) in zip(system, SYSTEM, strict=True)
+        pa.repeat(pa.scalar(value, kind), rows)
+        for value, (_, kind) in zip(system, ANSWER_SYSTEM_COLUMNS, strict=True)
     ]
     return pa.Table.from_arrays([*columns, *constant], schema=preference_schema(query))
 

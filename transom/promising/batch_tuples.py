@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Floats
 from transom.elements import Summary
 from transom.promising.joins import BatchValues, batch_values
 from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
@@ -20,9 +20,7 @@ from transom.sql.query import Scalar, scalars_of
 from transom.state.promising import TupleRun
 from transom.storage.shard_refs import ShardRef
 
-Floats = NDArray[np.float64]
-
-NUMBER = "number"  # the column with the summarized value as a number, where buckets go by that
+NUMBER_COLUMN = "number"  # the column with the summarized value as a number, where buckets go by that
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class BatchArrival:
 def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: int) -> KeptTuples:
     """The tuples of a batch, from a table with key, time, and the kept columns at the end."""
     keys = table["key"].to_numpy().view(np.uint64)
-    numbers = as_numbers(table[NUMBER]) if shape.between is not None else None
+    numbers = as_numbers(table[NUMBER_COLUMN]) if shape.between is not None else None
     columns = {
         "key": pa.array(keys),
         "bucket": pa.array(bucket_of(shape, keys, numbers), pa.int32()),
@@ -103,7 +101,7 @@ def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: 
         "batch": pa.array(np.full(table.num_rows, batch_id, np.int64)),
     }
     if numbers is not None:
-        columns[NUMBER] = pa.array(numbers)
+        columns[NUMBER_COLUMN] = pa.array(numbers)
     first = table.num_columns - len(want.names)
     columns |= {name: table.column(first + i) for i, name in enumerate(want.names)}
     return KeptTuples.of(pa.table(columns))
@@ -123,7 +121,9 @@ def batch_arrival(
         name: np.bincount(which, weights=as_numbers(tuples.table[f".{name}"])[runs.rows]) / counts
         for name in want.numbers
     }
-    values = batch_values(tuples, as_numbers(tuples.table[NUMBER if shape.between else f".{shape.column}"]))
+    values = batch_values(
+        tuples, as_numbers(tuples.table[NUMBER_COLUMN if shape.between else f".{shape.column}"])
+    )
     low, high = int(tuples.time.min()), int(tuples.time.max())
     made = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low if floor is None else floor)
     return BatchArrival(made, values, column, len(tuples), low, high, guides, means)

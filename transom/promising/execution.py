@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
+from transom.columns.arrays import Ints
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
-from transom.overload.resumption import rows_within
+from transom.overload.resumption import PACES, rows_within
 from transom.plan.strategy import Place, Strategy
 from transom.promising.answers import answer_query
 from transom.promising.batch_tuples import (
-    NUMBER,
+    NUMBER_COLUMN,
     BatchArrival,
     TupleColumns,
     batch_arrival,
@@ -32,7 +33,7 @@ from transom.promising.batch_tuples import (
 )
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
-from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
+from transom.promising.probes import Probe, ProbeResult, make_probes
 from transom.promising.state_updates import retention_start, with_arrival, without_evicted
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
@@ -45,8 +46,7 @@ from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, EXECUTOR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
 EXECUTOR_FACTOR = 32
-FEW_ROWS = 2_000  # up to here rows are fetched faster without a job
-PACES = 8  # the last batches from which the pace is determined
+ROWS_WITHOUT_JOB = 2_000  # up to here rows are fetched faster without a job
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
 LEAST_TIME = 0.1  # the least part of such a budget for probes, however long insertion takes
 
@@ -149,7 +149,7 @@ class Promising:
             want = tuple_columns(shape, queries)
             frame = tuple_frame(run, limit, shape, want)
             if self._is_on_driver(run):
-                is_small = intent.reference.get("rows", FEW_ROWS + 1) <= FEW_ROWS
+                is_small = intent.reference.get("rows", ROWS_WITHOUT_JOB + 1) <= ROWS_WITHOUT_JOB
                 table = frame.to_table(few=is_small)
                 arrival = _driver_arrival(table, summary_state, want, intent.batch_id)
             else:
@@ -317,7 +317,7 @@ def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleCo
     kind = run.batch.columns[shape.column]
     scalars = {"key": key_sql(shape.column, kind), "time": run.time}
     if shape.between is not None:
-        scalars[NUMBER] = f"CAST({quoted(shape.column)} AS DOUBLE)"
+        scalars[NUMBER_COLUMN] = f"CAST({quoted(shape.column)} AS DOUBLE)"
     texts = [*map(quoted, want.columns), *want.computed]
     scalars |= {f"x{i}": text for i, text in enumerate(texts)}
     return run.batch.frame.filter(run.is_accepted(limit)).project(run.at_clock(scalars))

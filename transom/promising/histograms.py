@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 
 from transom.columns import array_bytes
-from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness
+from transom.columns.arrays import Floats, Ints, Keys
+from transom.promising.summary_protocol import CellSummaries, likeness
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transom.columns.arrays import Floats, Ints, Keys
 from transom.elements import Preference
-from transom.promising.regions import Floats, Regions
+from transom.promising.pyramid import LIKELY
+from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.promising.tuples import Ints, KeptTuples, Keys, run_positions
+from transom.promising.tuples import KeptTuples, run_positions
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Column, EstimatedCount, Promise, promised
-
-# A value with a lower estimated count probably does not occur.
-LIKELY = 0.5
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
+from transom.columns.arrays import Ints
 from transom.elements import Summary
 from transom.plan.strategy import Place, Strategy
 from transom.promising.batch_tuples import (
-    NUMBER,
+    NUMBER_COLUMN,
     BatchArrival,
     TupleColumns,
     batch_arrival,
@@ -27,7 +28,7 @@ from transom.promising.batch_tuples import (
     concat_tuples,
     merge_arrivals,
 )
-from transom.promising.probes import Ints, Probe, ProbeResult, make_probes
+from transom.promising.probes import Probe, ProbeResult, make_probes
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import buckets_of
 from transom.state.promising import PromisingState, SummaryState
@@ -264,9 +265,9 @@ def bucket_sql(shape: Summary) -> str:
         return "0"
     if shape.between is not None:
         low, high = shape.between
-        place = f"(`{NUMBER}` - {low!r}D) / {high - low!r}D * {shape.buckets}D"
+        place = f"(`{NUMBER_COLUMN}` - {low!r}D) / {high - low!r}D * {shape.buckets}D"
         inside = f"CAST(least(greatest({place}, 0D), {shape.buckets - 1}D) AS BIGINT)"
-        return f"CASE WHEN isnan(`{NUMBER}`) OR `{NUMBER}` IS NULL THEN 0 ELSE {inside} END"
+        return f"CASE WHEN isnan(`{NUMBER_COLUMN}`) OR `{NUMBER_COLUMN}` IS NULL THEN 0 ELSE {inside} END"
     word = "`key`"
     for shift, factor in ((30, _FIRST), (27, _SECOND)):
         word = f"(({word}) ^ shiftrightunsigned({word}, {shift})) * {factor}L"

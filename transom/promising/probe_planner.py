@@ -7,10 +7,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from transom.columns.arrays import Ints, Mask
 from transom.kernel.predicates import evaluate
 from transom.promising.batch_tuples import BatchArrival
 from transom.promising.joins import BatchValues, join_regions
-from transom.promising.probes import Ints, Mask, Probe, truth_of
+from transom.promising.probes import Probe, truth_of
 from transom.promising.regions import Regions, spend_budget
 from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preference_query import PreferenceQuery, Side

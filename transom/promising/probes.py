@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints, Mask
 from transom.kernel.predicates import evaluate
 from transom.promising.batch_tuples import column_name, scalars_read_by
 from transom.promising.joins import probe_join
@@ -19,9 +19,6 @@ from transom.promising.selections import probe_selection
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Scalar
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

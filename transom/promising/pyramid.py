@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
+from transom.columns.arrays import Floats, Ints, Keys
+from transom.promising.summary_protocol import CellSummaries
 
 LIKELY = 0.5  # a value with a lower estimated count is assumed not to occur
 

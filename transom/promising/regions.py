@@ -7,15 +7,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from transom.promising.tuples import Ints, Keys
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from transom.columns.arrays import Floats, Ints, Keys, Mask
 
 # Shares this close to a whole number are rounded to it.
-TINY = 1e-9
+LEAST_PROMISE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Regions:
     done: Ints
     promise: Floats
     expected: Floats
-    likely: Bools
+    likely: Mask
 
     def __len__(self) -> int:
         return len(self.key)
@@ -63,7 +59,7 @@ class Regions:
         """The expected output of the probes that are not made yet."""
         return self.expected * self.left / np.maximum(self.probes, 1)
 
-    def where(self, mask: Bools | Ints) -> Regions:
+    def where(self, mask: Mask | Ints) -> Regions:
         """The regions of a mask or of numbers."""
         return Regions(**{name: getattr(self, name)[mask] for name in DTYPES})
 
@@ -205,8 +201,10 @@ def _weighted(regions: Regions, budget: int) -> Ints:
 def _shares(regions: Regions, budget: int) -> Floats:
     """The shares of the budget by water-filling: clip(t * rate - done, 0, left), with the budget as their sum."""
     promise = np.nan_to_num(regions.promise)
-    rate = promise / promise.max() * regions.probes / np.maximum(regions.expected, TINY)
-    rate = np.maximum(rate / rate.max(), TINY)  # a region with almost no promise waits long, but not forever
+    rate = promise / promise.max() * regions.probes / np.maximum(regions.expected, LEAST_PROMISE)
+    rate = np.maximum(
+        rate / rate.max(), LEAST_PROMISE
+    )  # a region with almost no promise waits long, but not forever
     start, stop = regions.done / rate, regions.probes / rate
     times = np.concatenate([start, stop])
     by_time = np.argsort(times, kind="stable")
@@ -214,7 +212,7 @@ def _shares(regions: Regions, budget: int) -> Floats:
     times = times[by_time]
     spent = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
     last = max(int(np.searchsorted(spent, budget, side="right")) - 1, 0)
-    t = times[last] + (budget - spent[last]) / max(slope[last], TINY)
+    t = times[last] + (budget - spent[last]) / max(slope[last], LEAST_PROMISE)
     return np.clip(t * rate - regions.done, 0, regions.left)
 
 
@@ -225,9 +223,9 @@ def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
     probe. Giving probes to the largest fractions would give none to small shares in every batch, and rare
     values would vanish.
     """
-    taken = np.minimum(np.floor(shares + TINY).astype(np.int64), left)
+    taken = np.minimum(np.floor(shares + LEAST_PROMISE).astype(np.int64), left)
     remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)
-    whole = np.floor(np.cumsum(remainder) + 0.5 + TINY).astype(np.int64)
+    whole = np.floor(np.cumsum(remainder) + 0.5 + LEAST_PROMISE).astype(np.int64)
     taken += np.diff(whole, prepend=0)
     missing = budget - int(taken.sum())  # by rounding only
     numbers = np.arange(len(left))

@@ -10,15 +10,16 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from transom.columns import array_bytes
+from transom.columns.arrays import Floats, Ints, Keys
 from transom.elements import Summary
 from transom.promising.pyramid import Pyramid
 from transom.promising.step_summaries import StepSummaries, empty_cells
 from transom.promising.summary_kinds import concat_summaries, unpack_summaries
-from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys
+from transom.promising.summary_protocol import CellSummaries
 from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 THETA = 0.75  # a zone ends when its summary describes the next tuples with less confidence than this
-QUARTERS = 4  # a zone of G1 is a quarter of it; an adjusting one is at most that long (MAXLENGTH)
+ZONES_PER_CELL = 4  # a zone of G1 is a quarter of it; an adjusting one is at most that long (MAXLENGTH)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +241,7 @@ class _Insertion:
 
     def _quarter(self, step: int) -> tuple[int, int]:
         steps = self._reach.steps
-        return step // steps, step % steps * QUARTERS // steps
+        return step // steps, step % steps * ZONES_PER_CELL // steps
 
     def _settle(self) -> None:
         """Merge the newest step into the zone before it if that zone describes it (3.3)."""
@@ -251,7 +252,7 @@ class _Insertion:
         same_block = zone.since // steps == fresh.since // steps
         if (
             same_block
-            and zone.until - zone.since < max(steps // QUARTERS, 1)
+            and zone.until - zone.since < max(steps // ZONES_PER_CELL, 1)
             and self._describes(zone, fresh)
         ):
             self._g1[-2:] = [self._grown(zone, fresh.until, fresh.summaries)]

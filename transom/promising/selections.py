@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Preference
-from transom.promising.joins import LIKELY, BatchValues, newest_window_start
-from transom.promising.regions import Bools, Floats, Regions
+from transom.promising.joins import BatchValues, newest_window_start
+from transom.promising.pyramid import LIKELY
+from transom.promising.regions import Regions
 from transom.promising.representation import Representation, Zones
 from transom.promising.step_summaries import StepSummaries
-from transom.promising.tuples import Ints, KeptTuples, run_positions
+from transom.promising.tuples import KeptTuples, run_positions
 from transom.promising.zones import step_of
 from transom.sql.promise import Column, EstimatedCount, Promise, promised
 
@@ -35,7 +37,7 @@ class BatchCells:
     low: int
     means: Mapping[str, Floats] = field(default_factory=dict)
 
-    def regions(self, matching: Bools, preference: Preference, promise: Promise) -> Regions:
+    def regions(self, matching: Mask, preference: Preference, promise: Promise) -> Regions:
         """The regions of a query whose guide the `matching` values satisfy.
 
         A cell promises what its matching values promise together: with desc per tuple to probe, so that
@@ -69,7 +71,7 @@ class BatchCells:
             likely=expected >= LIKELY,
         )
 
-    def _summed(self, amounts: Floats, matching: Bools) -> Floats:
+    def _summed(self, amounts: Floats, matching: Mask) -> Floats:
         """Amounts by value and zone, summed over the matching values of each bucket: [zones, buckets]."""
         zones, buckets = self.counts.shape
         some = np.flatnonzero(matching)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.columns import array_bytes
+from transom.columns.arrays import Floats, Ints, Keys
 from transom.columns.hashes import mix_bits
-from transom.promising.summary_protocol import CellSummaries, Floats, Ints, Keys, likeness, trust
+from transom.promising.summary_protocol import CellSummaries, likeness, trust
 
 _HALF = np.uint64(32)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from transom.columns import array_bytes
+from transom.columns.arrays import Ints, Keys
 from transom.elements import Summary
 from transom.promising.summary_kinds import empty_summaries, unpack_summaries
-from transom.promising.summary_protocol import CellSummaries, Ints, Keys
+from transom.promising.summary_protocol import CellSummaries
 from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 

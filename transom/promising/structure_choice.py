@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from transom.columns.arrays import Floats, Ints, Keys
 from transom.elements import Summary
 from transom.promising.representation import Representation, Zones
 from transom.promising.step_summaries import empty_cells, summarize_steps
-from transom.promising.summary_protocol import Floats, Ints, Keys
 from transom.promising.zones import bucket_of
 
-STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4, in ascending order of insertion cost
+SUMMARY_STRUCTURES = ("none", "time", "cells", "adjusting")  # T1 to T4, in ascending order of insertion cost
 BETTER = 1.05  # another structure must be better by this factor to replace the present one
 
 
@@ -92,7 +92,7 @@ def best_structure(
     """
     outputs = {
         structure: expected_output(structure, tau, per_output[structure], costs, regions, most)
-        for structure in STRUCTURES
+        for structure in SUMMARY_STRUCTURES
         if structure in per_output
     }
     best = max(outputs, key=lambda structure: outputs[structure])  # the first of equals
@@ -138,7 +138,7 @@ def trial(
     budget = share * len(tuples[0]) * int(arriving[1].sum())
     return {
         structure: _tried(replace(shape, structure=structure), tuples, arriving, there, here, budget)
-        for structure in STRUCTURES
+        for structure in SUMMARY_STRUCTURES
     }
 
 

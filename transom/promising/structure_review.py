@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transom.elements import Summary
-from transom.promising.batch_tuples import NUMBER, BatchArrival, as_numbers, concat_tuples
+from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.promising.step_summaries import summarize_steps
@@ -105,7 +105,7 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     """A summary of the same tuples in another structure."""
     before, floor = summary.representation, summary.representation.floor
     whole = concat_tuples([run.tuples for run in summary.runs]).since(floor)
-    numbers = as_numbers(whole.table[NUMBER]) if shape.between is not None else None
+    numbers = as_numbers(whole.table[NUMBER_COLUMN]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
     made = summarize_steps(shape, whole.time, whole.key, buckets, floor)
@@ -131,7 +131,7 @@ def _best_for_join(
         newest = newest[whole.time[newest] >= representation.high - window]
     numbers = None
     if representation.shape.between is not None and arriving.values.number is not None:
-        numbers = as_numbers(whole.table[NUMBER])[newest], arriving.values.number
+        numbers = as_numbers(whole.table[NUMBER_COLUMN])[newest], arriving.values.number
     tuples = whole.time[newest], whole.key[newest]
     values = arriving.values
     per_output = trial(representation.shape, tuples, (values.key, values.count), numbers)

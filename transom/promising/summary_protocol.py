@@ -10,9 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from transom.columns.arrays import Floats, Ints, Keys
 
 SURE = 3.0  # standard deviations of noise that a difference must exceed to count
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
+from transom.columns.arrays import Ints, Keys
 
 FIELDS = (
     pa.field("key", pa.uint64()),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transom.columns.arrays import Floats, Ints, Keys
 from transom.columns.hashes import mix_bits
 from transom.elements import Summary
-from transom.promising.summary_protocol import Floats, Ints, Keys
 
 STEPS = 16  # of a granularity, if its length allows
 MOST_STEPS = 64

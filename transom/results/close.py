@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs, expand_runs
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group, sorted_distinct
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
@@ -28,10 +28,7 @@ from transom.windows.closed_time import View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-MOST_PIECES = 32  # of closed time, before and after a batch, up to which all readers are closed at once
+MAX_CLOSED_PIECES = 32  # of closed time, before and after a batch, up to which all readers are closed at once
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Boundary:
             not part or (len(part) == 1 and part.pairs[0][0] <= LOWEST) for part in parts
         )
 
-    def until(self, specs: WindowSpecs) -> Numbers:
+    def until(self, specs: WindowSpecs) -> Ints:
         """The ids below which windows are closed; only for a simple boundary."""
         stop = self.view.general.pairs[0][1] if self.view.general else LOWEST
         if LOWEST < stop < HIGHEST:
@@ -61,7 +58,7 @@ class Boundary:
             ids = np.full(len(specs), stop)
         return np.maximum(ids, self.forced.pairs[-1][1]) if self.forced else ids
 
-    def pieces(self, specs: WindowSpecs) -> list[tuple[Numbers, Numbers]]:
+    def pieces(self, specs: WindowSpecs) -> list[tuple[Ints, Ints]]:
         """The runs of ids, from and to, that each piece of closed time closes; some may be empty."""
         ranges_of_wids = []
         for start, stop in self.view.general:
@@ -115,7 +112,7 @@ def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> ClosedW
     return ClosedWindows(pa.concat_tables(filled).combine_chunks() if filled else empty, is_needed, steps)
 
 
-def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Numbers, Sequence[int]]:
+def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Ints, Sequence[int]]:
     """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
 
     Most readers have the same closed time: it is compared once.
@@ -142,10 +139,10 @@ def _in_pieces(before: Boundary, after: Boundary) -> bool:
     """Whether closed time has few holes, as for sidelined rows, and only grew."""
     has_grown = not before.view.general - after.view.general
     is_alike = before.view.uniform and after.view.uniform and not before.forced and not after.forced
-    return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MOST_PIECES
+    return is_alike and has_grown and len(before.view.general) + len(after.view.general) <= MAX_CLOSED_PIECES
 
 
-def _gaps(before: Boundary, after: Boundary, specs: WindowSpecs) -> Iterator[tuple[Numbers, Numbers]]:
+def _gaps(before: Boundary, after: Boundary, specs: WindowSpecs) -> Iterator[tuple[Ints, Ints]]:
     """The runs of ids that are closed after and not before, where each closed piece has only grown.
 
     First comes an empty run that says from where on windows may be open. Slices in closed windows between
@@ -166,7 +163,7 @@ def _gaps(before: Boundary, after: Boundary, specs: WindowSpecs) -> Iterator[tup
         yield np.where(is_new, low, base), np.where(is_new, high, base)
 
 
-def windows_open(query: CompiledQuery, starts: Numbers, boundary: Boundary) -> int:
+def windows_open(query: CompiledQuery, starts: Ints, boundary: Boundary) -> int:
     """How many windows hold slices, which start there, and are not closed for all groups."""
     spec = query.query.window
     firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
@@ -189,14 +186,14 @@ def specs_of(queries: Sequence[CompiledQuery]) -> WindowSpecs:
 class _Sheet:
     """A sheet while its windows are closed."""
 
-    def __init__(self, layout: Layout, table: pa.Table, bounds: Numbers):
+    def __init__(self, layout: Layout, table: pa.Table, bounds: Ints):
         self.layout, self.table, self.bounds = layout, table, bounds
         self.selections = one_array(table["selection"]).to_numpy()
         self.starts = one_array(table["slice"]).to_numpy()
         self.stops = one_array(table["stop"]).to_numpy()
 
     def runs(
-        self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Numbers
+        self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Ints
     ) -> tuple[pa.Table, Mask, int] | None:
         """Close runs of windows, all readers at once; None if there are too many windows for that."""
         which, first_wids, after_wids = simple
@@ -225,7 +222,7 @@ class _Sheet:
         readers_of = which[pair[of[order]]]
         return self._summed(readers_of, wids[order], begin, end), is_needed, int((end - begin).sum())
 
-    def _needed(self, homes: Numbers, specs: WindowSpecs, after_wids: Numbers) -> Mask:
+    def _needed(self, homes: Ints, specs: WindowSpecs, after_wids: Ints) -> Mask:
         """Which slices lie in a window that is still open, for some reader."""
         opening = windows.open_start(specs, after_wids)
         kinds, place = np.unique(homes, return_inverse=True)
@@ -237,7 +234,7 @@ class _Sheet:
             needed &= self._covered(homes, specs)
         return needed
 
-    def _covered(self, homes: Numbers, specs: WindowSpecs) -> Mask:
+    def _covered(self, homes: Ints, specs: WindowSpecs) -> Mask:
         """Which slices lie in any window of a reader: with gaps between windows, not all do."""
         covered = np.zeros(len(self.starts), bool)
         numbers = specs.range.tolist(), specs.slide.tolist(), specs.phase.tolist()
@@ -247,18 +244,18 @@ class _Sheet:
         return covered
 
     @cached_property
-    def _ladder(self) -> tuple[Numbers, Numbers]:
+    def _ladder(self) -> tuple[Ints, Ints]:
         """All times at which slices start, and each row's lane and time as one rising number."""
         times = sorted_distinct(self.starts)
         lane_of = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
         return times, lane_of * (len(times) + 1) + np.searchsorted(times, self.starts)
 
-    def _found(self, of_lanes: Numbers, times: Numbers) -> Numbers:
+    def _found(self, of_lanes: Ints, times: Ints) -> Ints:
         """The first row of each lane whose slice does not start before a time."""
         starts, ladder = self._ladder
         return np.searchsorted(ladder, of_lanes * (len(starts) + 1) + np.searchsorted(starts, times))
 
-    def _summed(self, readers: Numbers, wids: Numbers, begin: Numbers, end: Numbers) -> pa.Table:
+    def _summed(self, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
         layout, table = self.layout, self.table
         at = pa.array(begin)
         columns = [pa.array(readers), pa.array(wids)]
@@ -294,14 +291,14 @@ class _Sheet:
 
     def _by_group(
         self, reader: Reader, low: int, high: int
-    ) -> Iterator[tuple[Numbers, IntervalSet, IntervalSet]]:
+    ) -> Iterator[tuple[Ints, IntervalSet, IntervalSet]]:
         """The slices in parts whose groups have the same closed windows, before and after."""
         keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
         views = [reader.before.view, reader.after.view]
         for rows, (earlier, closed) in split_by_view(views, keys, high - low):
             yield rows, reader.before.wids(reader.query, earlier), reader.after.wids(reader.query, closed)
 
-    def _regrouped(self, number: int, rows: Numbers, wids: Numbers) -> pa.Table:
+    def _regrouped(self, number: int, rows: Ints, wids: Ints) -> pa.Table:
         table = self.table.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
         keys = [one_array(table[name]) for name in self.layout.key_names]
         groups = group([wids, *keys], len(rows))

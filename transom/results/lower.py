@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array, regroup
@@ -19,7 +19,6 @@ from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet
 
-Numbers = NDArray[np.int64]
 Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet
 
 
@@ -68,7 +67,7 @@ def lower_by_shape(
 
 
 def lower_windows(
-    layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Numbers, places: Places
+    layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Ints, places: Places
 ) -> pa.Table:
     """The columns that a SELECT list reads: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
     bound, closed = queries[0].query, closed.combine_chunks()

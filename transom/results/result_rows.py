@@ -170,10 +170,10 @@ def result_schema(query: Query) -> pa.Schema:
     fields += [(item.name, item.type) for item in query.items]
     estimates = [(f"{item.name}_{what}", pa.float64()) for item in query.estimated for what in ESTIMATES]
     fields += [(free_name(name, taken), kind) for name, kind in estimates]
-    return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM])
+    return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM_COLUMNS])
 
 
-SYSTEM = (
+SYSTEM_COLUMNS = (
     ("kind", pa.string()),
     ("complete", pa.bool_()),
     ("rows", pa.int64()),

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group
 from transom.columns.table_columns import groups_in
 from transom.elements import WindowSpec
@@ -30,12 +30,10 @@ from transom.results.shard_work import ShardWork
 from transom.windows import ids as windows
 from transom.windows.slices import crossed_slices
 
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 LoweredPart = tuple[LoweredWindows, int]  # and how many cells were combined for it
 
 FEW_WINDOWS = 8  # of a reader: each is a mask
-ROWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
+WINDOWS_AT_ONCE = 1 << 21  # windows of groups that are finished together, roughly
 
 
 def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[LoweredPart]:
@@ -66,9 +64,9 @@ class ShardCells:
     """Cells of shards in the order of their groups; `places` are those of the slots among their states."""
 
     table: pa.Table
-    codes: Numbers  # of the groups
-    starts: Numbers
-    stops: Numbers
+    codes: Ints  # of the groups
+    starts: Ints
+    stops: Ints
     places: dict[str, int]
 
     def taken(self, name: str, at: pa.Array) -> pa.Array:
@@ -155,7 +153,7 @@ class ShardCloser:
         for key, slot in self.slots.items():
             columns += cells.states(key, slot, rows)
         sheet = pa.Table.from_arrays(columns, schema=self.layout.schema)
-        size = max(1, ROWS_AT_ONCE // groups)
+        size = max(1, WINDOWS_AT_ONCE // groups)
         for start in range(0, len(readers), size):
             chosen = readers[start : start + size]
             part, places = self.work.of(chosen), [self.places[i] for i in chosen]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints, Mask
 from transom.elements import WindowSpec
 from transom.plan.compiled_query import CompiledQuery
 from transom.results.close import Boundary, Reader
@@ -19,9 +19,6 @@ from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
 from transom.windows.intervals import IntervalSet, union
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def shard_needs(refs: Sequence[ShardRef], readers: Sequence[Reader]) -> ShardNee
     )
 
 
-def _slices(refs: Sequence[ShardRef], home: int) -> tuple[Numbers, Numbers]:
+def _slices(refs: Sequence[ShardRef], home: int) -> tuple[Ints, Ints]:
     """The slices of a selection in some shards: which shard, and start and stop."""
     found = [(i, start, stop) for i, ref in enumerate(refs) for start, stop in ref.held.get(home, ())]
     rows = np.array(found, np.int64).reshape(-1, 3)
@@ -122,7 +119,7 @@ def _sides(reader: Reader) -> tuple[Boundary, Boundary]:
     return reader.before, reader.after
 
 
-def _touched(reader: Reader, starts: Numbers) -> tuple[Mask, Mask]:
+def _touched(reader: Reader, starts: Ints) -> tuple[Mask, Mask]:
     """Which slices lie in a window that closed for some group, and which in one that is open for some."""
     query, spec = reader.query, reader.query.query.window
     firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints
 from transom.columns.table_columns import SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
@@ -19,13 +19,12 @@ from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet
 
-Numbers = NDArray[np.int64]
-Held = tuple[Numbers, list[pa.Array]]  # the starts of slices, and the columns of their groups
+Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of their groups
 
 
-def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, Numbers]:
+def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, Ints]:
     """By selection, the start of its last slice."""
-    last_starts: dict[int, Numbers] = {}
+    last_starts: dict[int, Ints] = {}
     for table in sheets:
         homes, place = np.unique(table["selection"].to_numpy(), return_inverse=True)
         lasts = np.full(len(homes), LOWEST)

@@ -23,7 +23,7 @@ from transom.plan.compiled_query import Slot
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.runtime.outputs import QUERY, fixed_rows, own_rows, with_names
+from transom.runtime.outputs import QUERY_COLUMN, fixed_rows, own_rows, with_names
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
@@ -184,8 +184,10 @@ def fixed_task(
             with store.batches(files[number]) as reader:
                 for i in range(reader.num_record_batches):
                     batch = pa.Table.from_batches([reader.get_batch(i)])
-                    for identity in batch[QUERY].unique().to_pylist():
-                        mine = batch.filter(pc.equal(batch[QUERY], identity)).drop_columns(QUERY)
+                    for identity in batch[QUERY_COLUMN].unique().to_pylist():
+                        mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity)).drop_columns(
+                            QUERY_COLUMN
+                        )
                         rows = fixed_rows({names[identity]: mine}, queries)
                         yield from rows.combine_chunks().to_batches()
 

@@ -17,7 +17,7 @@ from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 
-FORMATS = ("text", "json", "mermaid")
+EXPLAIN_FORMATS = ("text", "json", "mermaid")
 NEW = "(this query)"  # the name of a query that is not registered
 
 
@@ -41,8 +41,9 @@ def _shown(plan: Explanation, format: str, verbose: bool) -> str:
 
 
 def _check(format: str) -> None:
-    if format not in FORMATS:
-        raise SettingError(f"unknown format {format!r}: {' or '.join(FORMATS)}{near_miss(format, FORMATS)}")
+    if format not in EXPLAIN_FORMATS:
+        hint = near_miss(format, EXPLAIN_FORMATS)
+        raise SettingError(f"unknown format {format!r}: {' or '.join(EXPLAIN_FORMATS)}{hint}")
 
 
 def explain_text(loop: BatchLoop, sql: str) -> str:

@@ -25,11 +25,10 @@ from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 
-START, END = "start", "end"  # cursors before the first and after the last result
-MOST = 1 << 30  # rows, for readers that set no limit
+UNLIMITED = 1 << 30  # rows, for readers that set no limit
 MOST_ENTRIES = 10_000
 MOST_READ = 64  # queries query older results are cached
-OVERHEAD = 600  # bytes that a query takes in an entry, beside its values
+QUERY_OVERHEAD = 600  # bytes that a query takes in an entry, beside its values
 DEEP = 64  # batches that are read back to show older results
 BEFORE_ANY = 1 << 62  # for a query that has not joined yet: it has no results
 
@@ -150,7 +149,7 @@ class Journal:
 
     def _add(self, batch_id: int, results: Results, is_batch: bool) -> None:
         kept = compact(results)
-        size = sum(part.table.nbytes for part in kept.batches) + OVERHEAD * len(kept)
+        size = sum(part.table.nbytes for part in kept.batches) + QUERY_OVERHEAD * len(kept)
         with self._lock:
             self._through = batch_id if is_batch else self._through
             if results:
@@ -177,7 +176,7 @@ class Journal:
             entries = self._behind(cursor)
         return not any(query.name in entry.results.stored for entry in entries)
 
-    def read(self, query: JournalQuery, cursor: Cursor, limit: int = MOST) -> Read:
+    def read(self, query: JournalQuery, cursor: Cursor, limit: int = UNLIMITED) -> Read:
         """At most `limit` results after a cursor, the oldest first."""
         with self._lock:
             is_held = self._holds(cursor)

@@ -16,8 +16,8 @@ from transom.elements import Clock, ClockKind, Using
 from transom.errors import BatchError, SettingError, SQLError, StateError
 from transom.ondemand.lookup import (
     Answer,
+    GroupFilter,
     Lookup,
-    Where,
     group_pattern,
     look_up,
     lookup_result,
@@ -47,7 +47,7 @@ class Lookups:
     loop: BatchLoop
     _texts: OrderedDict[str, tuple[Catalog, CompiledQuery]] = field(default_factory=OrderedDict)
 
-    def registered(self, name: str, length: int | None, at: Any, where: Where) -> pa.Table:
+    def registered(self, name: str, length: int | None, at: Any, where: GroupFilter) -> pa.Table:
         """The answer of a registered query for its own window, or for a shorter one."""
         self.loop.directory.bind()
         return self._latest(
@@ -55,7 +55,7 @@ class Lookups:
         )
 
     def _registered(
-        self, state: State, entry: RegisteredQuery, length: int | None, at: Any, where: Where
+        self, state: State, entry: RegisteredQuery, length: int | None, at: Any, where: GroupFilter
     ) -> pa.Table:
         name = entry.name
         if entry.suspended is not None:
@@ -70,7 +70,7 @@ class Lookups:
             return lookup_schema(entry.compiled.query).empty_table()
         return self._answered(lookup, state)
 
-    def text(self, sql: str, at: Any, where: Where) -> pa.Table:
+    def text(self, sql: str, at: Any, where: GroupFilter) -> pa.Table:
         """The answer of a query that is not registered, from stores that registered queries keep."""
         if not isinstance(sql, str):
             raise SettingError(f"a lookup is of a query's text, not of {sql!r}")
@@ -96,7 +96,7 @@ class Lookups:
         raise AssertionError("not reached")
 
     def _found(
-        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: Where
+        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: GroupFilter
     ) -> pa.Table:
         bound = compiled.query
         planned = self.loop.planner.store_sets(bound.stream, registry.looking(bound.stream))
@@ -127,7 +127,7 @@ class Lookups:
         )
 
     def _lookup(
-        self, query: CompiledQuery, length: int, state: State, at: Any, where: Where
+        self, query: CompiledQuery, length: int, state: State, at: Any, where: GroupFilter
     ) -> Lookup | None:
         """The window to look up; None while no row has come."""
         stream, clock = self.loop.directory.source(query.query.stream), query.clock

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from transom.backends.base import Frame
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.results.result_rows import SYSTEM, ResultBatch, Results
+from transom.results.result_rows import SYSTEM_COLUMNS, ResultBatch, Results
 from transom.runtime.row_outputs import RowOutputs
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name
@@ -25,7 +25,7 @@ from transom.state.commit_record import ResultFiles
 from transom.storage.file_store import Store
 from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
-QUERY = "transom_query"  # the column that says which query a result is of
+QUERY_COLUMN = "transom_query"  # the column that says which query a result is of
 _INSTANT = pa.timestamp("us", tz="UTC")
 FIXED = pa.schema(
     [
@@ -138,20 +138,20 @@ def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
     names = pa.array([identity(name) for name in batch.names], pa.string())
     which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
     whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
-    return batch.table.append_column(QUERY, whose)
+    return batch.table.append_column(QUERY_COLUMN, whose)
 
 
 def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The results of one query in a file, a batch at a time; none if the file is of another schema."""
     with store.batches(file) as reader:
         found = reader.schema.remove_metadata()
-        if found.remove(found.get_field_index(QUERY)) != schema:
+        if found.remove(found.get_field_index(QUERY_COLUMN)) != schema:
             return
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)
-            mine = batch.filter(pc.equal(batch[QUERY], identity))
+            mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity))
             if mine.num_rows:
-                yield mine.drop_columns([QUERY])
+                yield mine.drop_columns([QUERY_COLUMN])
 
 
 def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | PreferenceQuery]) -> pa.Table:
@@ -164,7 +164,7 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
             continue
         keys = [item.name for item in query.items if item.is_key]
         start, end, *columns = table.column_names
-        columns, system = columns[: -len(SYSTEM)], columns[-len(SYSTEM) :]
+        columns, system = columns[: -len(SYSTEM_COLUMNS)], columns[-len(SYSTEM_COLUMNS) :]
         values = [name for name in columns if name not in keys]
         kind, complete, count, late, batch_id, made, latency = system
         is_time = query.clock.kind is ClockKind.TIME

@@ -28,8 +28,8 @@ from transom.state.state import State, StoreState, Work
 
 log = logging.getLogger("transom")
 
-NOTHING = work_done(Work())
-MOST = 3  # ranges of time that are shown as held open
+NO_WORK = work_done(Work())
+MOST_SHOWN = 3  # ranges of time held open, and queries with late rows
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Sharing:
     most_queries: int = 0
     families: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
-    work: WorkDone = NOTHING
-    last_batch: WorkDone = NOTHING
+    work: WorkDone = NO_WORK
+    last_batch: WorkDone = NO_WORK
 
     @property
     def queries_per_selection(self) -> float:
@@ -106,9 +106,9 @@ class StreamProgress:
         shown.append(f"open windows {self.open_windows:,}")
         if self.sidelined and self.sidelined_since is not None:
             held = ", ".join(
-                f"{self._shown(start)} to {self._shown(stop)}" for start, stop in self.held[:MOST]
+                f"{self._shown(start)} to {self._shown(stop)}" for start, stop in self.held[:MOST_SHOWN]
             )
-            more = f" and {len(self.held) - MOST} more" if len(self.held) > MOST else ""
+            more = f" and {len(self.held) - MOST_SHOWN} more" if len(self.held) > MOST_SHOWN else ""
             since = format_instant(self.sidelined_since)
             shown.append(f"sidelined {self.sidelined:,} since {since}, held {held}{more}")
         if self.shed:
@@ -305,7 +305,7 @@ class Progress:
 
     def _most_late(self) -> list[tuple[str, int]]:
         """The queries that missed most rows."""
-        return sorted(self.late.items(), key=lambda one: -one[1])[:MOST]
+        return sorted(self.late.items(), key=lambda one: -one[1])[:MOST_SHOWN]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for machines; instants are numbers."""

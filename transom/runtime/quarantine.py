@@ -21,11 +21,11 @@ from typing import Generic, TypeVar
 
 log = logging.getLogger("transom")
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Quarantine(Generic[Result]):
+class Quarantine(Generic[_Result]):
     """A batch that can be run without some of its queries.
 
     `candidates` lists what can be left out, oldest first. `attempt` runs the batch without some of them,
@@ -35,13 +35,13 @@ class Quarantine(Generic[Result]):
     """
 
     candidates: Callable[[], Sequence[str]]
-    attempt: Callable[[Mapping[str, str]], Result]
+    attempt: Callable[[Mapping[str, str]], _Result]
     suspend: Callable[[str, str], None]
     reason: Callable[[Exception], str]
     is_external: Callable[[Exception], bool]
     retries: Callable[[Exception], bool] = lambda error: True
 
-    def run(self) -> Result:
+    def run(self) -> _Result:
         """The result without the culprits; raises the error of the batch if no query is its cause."""
         try:
             return self.attempt({})

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.backends.base import Backend, Columns, Frame
+from transom.backends.base import Backend, Frame
 from transom.backends.hidden_columns import TIME_TEXT
+from transom.columns.types import Columns
 from transom.durations import parse_duration, parse_instant
 from transom.errors import SettingError, StateError, near_miss
 from transom.ingest.sources import FileSource, NextBatch, Reference, Source, visible, with_time

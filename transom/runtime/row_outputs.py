@@ -29,10 +29,10 @@ from transom.storage.file_store import Store
 from transom.storage.framed_file import damaged
 from transom.storage.sealed_directory import seal, sealed_files
 
-KINDS = ("late", "rejected")
-BATCH = "batch"  # the column that says which batch a row came with
+ROW_OUTPUTS = ("late", "rejected")
+BATCH_COLUMN = "batch"  # the column that says which batch a row came with
 QUERIES_FILE = "queries.json"  # beside late rows
-NAMES = pa.list_(pa.string())
+NAME_LISTS = pa.list_(pa.string())
 QueryGroups = Sequence[
     Sequence[tuple[str, int]]
 ]  # for each bit the queries, and the batches they joined with
@@ -124,7 +124,7 @@ class RowOutputs:
     def strays(self, batch_id: int) -> Iterator[str]:
         """Directories of batches up to one that no commit lists: attempts that failed left them."""
         listed = {part.directory for parts in self.committed.values() for part in parts}
-        for kind in KINDS:
+        for kind in ROW_OUTPUTS:
             for stream in self.store.list(kind):
                 for name in self.store.list(f"{kind}/{stream}"):
                     directory = f"{kind}/{stream}/{name}"
@@ -167,10 +167,10 @@ class RowOutputs:
                 for start, stop in pairwise(borders)
                 if start < stop
             ]
-            column = pa.chunked_array(names, NAMES)
+            column = pa.chunked_array(names, NAME_LISTS)
             return table.set_column(table.schema.get_field_index(MISSED_BY), MISSED_BY, column)
 
-        found = self.read("late", stream, schema.append(pa.field(MISSED_BY, NAMES)), with_names)
+        found = self.read("late", stream, schema.append(pa.field(MISSED_BY, NAME_LISTS)), with_names)
         if since is None:
             return found
         return found.filter(pc.greater(pc.list_value_length(found[MISSED_BY]), 0))
@@ -184,7 +184,7 @@ class RowOutputs:
     ) -> pa.Table:
         """All rows of committed batches, each with its batch; CheckpointError if some are missing."""
         where = f"{kind}/{stream}"
-        schema = schema.append(pa.field(BATCH, pa.int64()))
+        schema = schema.append(pa.field(BATCH_COLUMN, pa.int64()))
         found = [schema.empty_table()]
         for part in self.committed.get(where, ()):
             try:
@@ -221,7 +221,7 @@ def query_names(bits: pa.ChunkedArray, groups: QueryGroups, since: Mapping[str, 
         if key not in known:
             known[key] = [name for place in np.flatnonzero(row) for name in chosen[place]]
         found.append(known[key])
-    return pa.array(found, NAMES)
+    return pa.array(found, NAME_LISTS)
 
 
 def read_parquet(name: str, packed: bytes) -> pa.Table:

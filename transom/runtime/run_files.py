@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.ondemand.structures.runs import Run
 from transom.state.promising import TupleRun
-from transom.state.snapshot import Place
+from transom.state.snapshot import RunLocation
 from transom.state.state import State
 from transom.storage.file_store import Store
 
@@ -40,24 +40,24 @@ class RunFiles:
         if self._files is not None:
             self._files.add(name)
 
-    def place(self, run: Run | TupleRun) -> Place:
+    def place(self, run: Run | TupleRun) -> RunLocation:
         """Where a run is stored."""
         file, number = self._places[run]
         return {"file": file, "number": number}
 
-    def run(self, place: Place) -> Run:
+    def run(self, place: RunLocation) -> Run:
         """The run at a place."""
         run = Run.unpacked(self._packed(place))
         self._places[run] = place["file"], place["number"]
         return run
 
-    def tuples(self, place: Place) -> TupleRun:
+    def tuples(self, place: RunLocation) -> TupleRun:
         """The tuples of a summary at a place."""
         run = TupleRun.unpacked(self._packed(place))
         self._places[run] = place["file"], place["number"]
         return run
 
-    def _packed(self, place: Place) -> bytes:
+    def _packed(self, place: RunLocation) -> bytes:
         file = place["file"]
         if file not in self._open_files:
             self._open_files[file] = self.store.read_table(f"{DIRECTORY}/{file}")["run"]

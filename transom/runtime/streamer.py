@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
+from transom.windows.ids import Times
 
 DELAYS = ("uniform", "exponential")
-Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.include_router(engine_routes.health_router)
-    app.include_router(engine_routes.router)
-    app.include_router(query_routes.router)
+    app.include_router(engine_routes.engine_router)
+    app.include_router(query_routes.query_router)
     requests: RequestCounts = Counter()
     _add_metrics(app, service, settings, requests)
     _add_reference(app)

@@ -15,22 +15,35 @@ from transom.runtime.engine import Engine
 RATE_SECONDS = 10.0  # over which the current rate is averaged
 STEP_SECONDS = 5.0  # between two points of the rate history
 POINTS = 60
-BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # upper bounds of batch times, in seconds
+BATCH_TIME_BOUNDS = (
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)  # upper bounds of batch times, in seconds
 
 
 @dataclass
 class BatchTimes:
-    """A histogram of batch times: how many batches took at most each of `BUCKETS` seconds."""
+    """A histogram of batch times: how many batches took at most each of `BATCH_TIME_BOUNDS` seconds."""
 
     count: int = 0
     seconds: float = 0.0
-    within: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    within: list[int] = field(default_factory=lambda: [0] * len(BATCH_TIME_BOUNDS))
 
     def add(self, seconds: float) -> None:
         """Count a batch."""
         self.count += 1
         self.seconds += seconds
-        self.within = [n + (seconds <= bound) for n, bound in zip(self.within, BUCKETS, strict=True)]
+        self.within = [
+            n + (seconds <= bound) for n, bound in zip(self.within, BATCH_TIME_BOUNDS, strict=True)
+        ]
 
 
 class BatchHistory:

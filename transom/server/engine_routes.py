@@ -36,7 +36,7 @@ from transom.server.route_helpers import (
 from transom.sql.clauses.summary import parse_summary
 
 health_router = APIRouter(tags=["health"])
-router = APIRouter(prefix="/api", responses=RESPONSES)
+engine_router = APIRouter(prefix="/api", responses=RESPONSES)
 
 PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
     **RESPONSES,
@@ -67,7 +67,7 @@ def _health(context: RouteContext, healthy: tuple[str, ...]) -> JSONResponse:
     return JSONResponse(body, 200 if state in healthy else 503)
 
 
-@router.get("/status", tags=["service"])
+@engine_router.get("/status", tags=["service"])
 async def status(context: Context) -> ServiceStatus:
     """The state of the whole service: the engine, the last batch, memory, rows."""
     return await context.threads.quick(context.service.status)
@@ -76,26 +76,26 @@ async def status(context: Context) -> ServiceStatus:
 # --- streams ---------------------------------------------------------------------------------
 
 
-@router.get("/streams", tags=["streams"])
+@engine_router.get("/streams", tags=["streams"])
 async def streams(context: Context) -> StreamList:
     """The status of every stream."""
     return StreamList(tuple(await context.threads.quick(context.service.streams)))
 
 
-@router.get("/streams/{stream}", tags=["streams"])
+@engine_router.get("/streams/{stream}", tags=["streams"])
 async def stream(context: Context, stream: StreamName) -> StreamStatus:
     """The status of a stream."""
     return await context.threads.quick(lambda: context.service.stream(stream))
 
 
-@router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
+@engine_router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
 async def late(context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000) -> Response:
     """The newest late rows, each with the reason, the queries that missed it and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
     return await context.rows(await context.threads.slow(lambda: context.service.late(stream, rows)), form)
 
 
-@router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_responses("Rejected rows"))
+@engine_router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_responses("Rejected rows"))
 async def rejected(
     context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
 ) -> Response:
@@ -109,7 +109,7 @@ async def rejected(
 # --- many queries ----------------------------------------------------------------------------
 
 
-@router.get("/explain", tags=["service"], responses=PLAN_RESPONSES)
+@engine_router.get("/explain", tags=["service"], responses=PLAN_RESPONSES)
 async def explain_all(
     context: Context, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
@@ -124,20 +124,20 @@ async def plan_response(context: RouteContext, name: str | None, form: PlanForma
     return Response(text, media_type=media_type)
 
 
-@router.post("/register", tags=["queries"], status_code=201)
+@engine_router.post("/register", tags=["queries"], status_code=201)
 async def register_all(context: Context, body: NewQueries) -> QueryList:
     """Register many queries at once, all or none; they join with the next batch."""
     registered = await context.threads.slow(lambda: context.service.register_all(body.queries, body.partial))
     return QueryList(tuple(registered), len(registered))
 
 
-@router.post("/check", tags=["queries"])
+@engine_router.post("/check", tags=["queries"])
 async def check(context: Context, body: SQLText) -> CheckedQuery:
     """Describe a query without registering it; an error names the place in the text."""
     return await context.threads.slow(lambda: context.service.check(body.sql))
 
 
-@router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
+@engine_router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
 async def prod_all(context: Context, body: ProdMany) -> Response:
     """Early results of open windows of several queries or all, by name."""
 
@@ -154,7 +154,7 @@ async def prod_all(context: Context, body: ProdMany) -> Response:
     return Response(await context.threads.slow(prods), media_type="application/json")
 
 
-@router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
+@engine_router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
 async def lookup_text(context: Context, body: LookupText, form: WantedFormat) -> Response:
     """The current answer of an on-demand query that need not be registered, from the stores of others."""
     table = await context.threads.slow(lambda: context.service.lookup_text(body.sql, body.at, body.where))
@@ -164,13 +164,13 @@ async def lookup_text(context: Context, body: LookupText, form: WantedFormat) ->
 # --- previews --------------------------------------------------------------------------------
 
 
-@router.post("/previews", tags=["previews"], status_code=201)
+@engine_router.post("/previews", tags=["previews"], status_code=201)
 async def preview(context: Context, body: SQLText) -> CreatedName:
     """Run a query as a preview. It is dropped when no client has used it for two minutes."""
     return CreatedName(await context.threads.slow(lambda: context.service.preview(body.sql)))
 
 
-@router.delete("/previews/{name}", tags=["previews"], status_code=204)
+@engine_router.delete("/previews/{name}", tags=["previews"], status_code=204)
 async def end_preview(context: Context, name: QueryName) -> None:
     """Drop a preview."""
     await context.threads.slow(lambda: context.service.end_preview(name))
@@ -179,14 +179,14 @@ async def end_preview(context: Context, name: QueryName) -> None:
 # --- summaries -------------------------------------------------------------------------------
 
 
-@router.get("/summaries", tags=["summaries"])
+@engine_router.get("/summaries", tags=["summaries"])
 async def summaries(context: Context) -> SummaryList:
     """The status of every summary."""
     infos = await context.threads.slow(context.service.summaries)
     return SummaryList(tuple(SummaryStatus(**vars(info)) for info in infos.values()))
 
 
-@router.post("/summaries", tags=["summaries"], status_code=201)
+@engine_router.post("/summaries", tags=["summaries"], status_code=201)
 async def create_summary(context: Context, body: SummaryText) -> CreatedName:
     """Run CREATE SUMMARY; it takes effect with the next batch."""
 
@@ -197,7 +197,7 @@ async def create_summary(context: Context, body: SummaryText) -> CreatedName:
     return CreatedName(await context.threads.slow(create))
 
 
-@router.delete("/summaries/{name}", tags=["summaries"], status_code=204)
+@engine_router.delete("/summaries/{name}", tags=["summaries"], status_code=204)
 async def drop_summary(context: Context, name: SummaryName) -> None:
     """Drop a summary that no query reads."""
     await context.threads.slow(lambda: context.service.drop_summary(name))

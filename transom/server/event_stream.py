@@ -18,7 +18,7 @@ from transom.api.errors import LimitError, NotFound
 from transom.api.formats import RowsFormat
 from transom.api.records import ColumnInfo
 from transom.api.result_chunk import ResultChunk
-from transom.server.formats import DROPPED, HEARTBEAT, columns_event, encode_rows, results_event
+from transom.server.formats import DROPPED_EVENT, HEARTBEAT, columns_event, encode_rows, results_event
 from transom.server.service import Service
 
 Value = TypeVar("Value")
@@ -228,7 +228,7 @@ class EventStream(Response):
             try:
                 chunk = await reader.read(self._name, cursor, limits.event_rows, EVENT, text=self._text)
             except NotFound:
-                await _send(send, DROPPED)
+                await _send(send, DROPPED_EVENT)
                 break
             cursor = chunk.cursor
             if chunk.rows:

@@ -179,5 +179,5 @@ def columns_event(columns: Sequence[ColumnInfo], cursor: str) -> bytes:
     return f'event: columns\nid: {cursor}\ndata: {{"columns": {json_columns(columns)}}}\n\n'.encode()
 
 
-DROPPED = b"event: dropped\ndata: {}\n\n"
+DROPPED_EVENT = b"event: dropped\ndata: {}\n\n"
 HEARTBEAT = b": \n\n"

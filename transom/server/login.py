@@ -18,7 +18,7 @@ LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 COOKIE = "transom_session"
 SESSION_DAYS = 30
 WRONG_TOKENS = 10  # in a minute; then the form refuses all tokens for a while
-MINUTE = 60.0
+WRONG_TOKEN_SECONDS = 60.0
 LONGEST_FORM = 4096  # bytes
 
 FORM = """<!doctype html>
@@ -109,7 +109,7 @@ class Login:
         fields = parse_qs(body.decode("utf-8", "replace"))
         token, target = fields.get("token", [""])[0].strip(), fields.get("next", ["/"])[0]
         now = time.monotonic()
-        if len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < MINUTE:
+        if len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < WRONG_TOKEN_SECONDS:
             return sign_in_form(target, "Too many wrong tokens. Try again in a minute.", 429)
         if not _equal(token, self._token):
             self._wrong.append(now)

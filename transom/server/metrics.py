@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
 from transom.estimates import Accuracy, Score
 from transom.runtime.progress import Progress
-from transom.server.batch_history import BUCKETS, BatchTimes
+from transom.server.batch_history import BATCH_TIME_BOUNDS, BatchTimes
 from transom.server.service import Service
 
-FATES = ("counted", "unwanted", "late", "rejected", "shed")
+METRIC_FATES = ("counted", "unwanted", "late", "rejected", "shed")
 STATES = ("starting", "running", "stopped", "failed")
 RequestCounts = Counter[tuple[str, str, str]]  # by method, route and status
 
@@ -148,7 +148,7 @@ def _decision_metric(counts: Mapping[tuple[str, str], int]) -> Metric:
 
 def _batch_seconds(times: BatchTimes) -> Metric:
     family = HistogramMetricFamily("transom_batch_seconds", "How long batches took.")
-    buckets = [(repr(bound), count) for bound, count in zip(BUCKETS, times.within, strict=True)]
+    buckets = [(repr(bound), count) for bound, count in zip(BATCH_TIME_BOUNDS, times.within, strict=True)]
     family.add_metric((), [*buckets, ("+Inf", times.count)], times.seconds)
     return family
 
@@ -156,7 +156,7 @@ def _batch_seconds(times: BatchTimes) -> Metric:
 def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
     rows = CounterMetricFamily("transom_rows", "Rows by fate.", labels=("stream", "fate"))
     for stream in streams:
-        for fate in FATES:
+        for fate in METRIC_FATES:
             rows.add_metric((stream.name, fate), getattr(stream, fate))
     yield rows
     gauges = {
@@ -178,7 +178,7 @@ def _query_metrics(queries: list[QueryStatus]) -> Iterator[Metric]:
     yield results
     rows = CounterMetricFamily("transom_query_rows", "Rows of a query by fate.", labels=("query", "fate"))
     for query in queries:
-        for fate in FATES:
+        for fate in METRIC_FATES:
             rows.add_metric((query.name, fate), getattr(query, fate))
     yield rows
     yield _labelled_gauge(

@@ -13,13 +13,13 @@ from transom.runtime.batch_report import BatchReport
 from transom.runtime.engine import Engine
 from transom.sql.clauses.query_parser import has_preference
 
-PREFIX = "preview."
+PREVIEW_PREFIX = "preview."
 IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped
 
 
 def is_preview(name: str) -> bool:
     """Whether a query is a preview, by its name."""
-    return name.startswith(PREFIX)
+    return name.startswith(PREVIEW_PREFIX)
 
 
 class Previews:
@@ -40,7 +40,7 @@ class Previews:
     def begin(self, sql: str) -> str:
         """Register a preview and return its name; it also reports windows that it sees only in part."""
         self._drop_idle()
-        name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
+        name = f"{PREVIEW_PREFIX}{uuid.uuid4().hex[:12]}"
         with self._lock:
             if len(self._last_used) >= self.limit:
                 raise LimitError(f"there are {self.limit} previews already: try again in a minute")

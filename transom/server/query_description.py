@@ -21,7 +21,7 @@ from transom.sql.item_columns import aggregate_reference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 
-STANDING, ON_DEMAND, WITH_PREFERENCE = "standing", "on demand", "preference"
+STANDING, ON_DEMAND, PREFERENCE = "standing", "on demand", "preference"
 
 _SQL_NAMES = {
     pa.bool_(): "boolean",
@@ -91,7 +91,7 @@ def _describe_preference_query(query: PreferenceQuery) -> QueryDescription:
     window, schema = query.preference.window, preference_schema(query)
     names = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
     return QueryDescription(
-        WITH_PREFERENCE,
+        PREFERENCE,
         tuple(side.stream for side in query.sides),
         None if window is None else f"within {format_duration(window)}",
         _columns(schema, 0, [(name, False) for name in names]),

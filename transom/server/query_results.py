@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from transom.api.conventions import END_CURSOR, START_CURSOR
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError
 from transom.runtime.handles import QueryHandle
-from transom.runtime.journal import BEFORE_ANY, END, START, Cursor, Journal, JournalQuery
+from transom.runtime.journal import BEFORE_ANY, Cursor, Journal, JournalQuery
 from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import ON_DEMAND, STANDING
 from transom.server.trends import Trend, trend
@@ -24,16 +25,16 @@ class QueryResults:
     def read(self, handle: QueryHandle, cursor: str | None, limit: int) -> ResultChunk:
         """Results after a cursor, oldest first; `start`, `end` and None (the start) are cursors too."""
         query = self._query(handle)
-        if cursor == END:
+        if cursor == END_CURSOR:
             return ResultChunk(query.schema.empty_table(), str(self.journal.end()))
-        start = Cursor() if cursor is None or cursor == START else Cursor.parse(cursor)
+        start = Cursor() if cursor is None or cursor == START_CURSOR else Cursor.parse(cursor)
         chunk = self.journal.read(query, start, limit)
         return ResultChunk(chunk.table, str(chunk.cursor), chunk.more)
 
     def in_memory(self, handle: QueryHandle, cursor: str) -> bool:
         """Whether the results after a cursor are in memory, so that reading them does not block."""
-        return cursor == END or (
-            cursor != START and self.journal.is_in_memory(self._query(handle), Cursor.parse(cursor))
+        return cursor == END_CURSOR or (
+            cursor != START_CURSOR and self.journal.is_in_memory(self._query(handle), Cursor.parse(cursor))
         )
 
     def newest(self, handle: QueryHandle, limit: int) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
+from transom.api.conventions import END_CURSOR
 from transom.api.formats import MEDIA_TYPES, PlanFormat, RowsFormat
 from transom.api.records import (
     AccuracyInfo,
@@ -23,10 +24,9 @@ from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import EVENT, EventStream
 from transom.server.route_helpers import Context, QueryName, WantedFormat, rows_responses
 
-router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
+query_router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
 
 LONGEST_WAIT = 30.0  # seconds
-END_CURSOR = "end"  # after all results so far
 CursorText = Annotated[
     str | None,
     Query(
@@ -36,7 +36,7 @@ CursorText = Annotated[
 ]
 
 
-@router.get("")
+@query_router.get("")
 async def queries(
     context: Context,
     search: Annotated[str, Query(max_length=256, description="text in the name or the SQL")] = "",
@@ -57,31 +57,33 @@ async def queries(
     return await context.threads.quick(matching)
 
 
-@router.post("", name="register", status_code=201)
+@query_router.post("", name="register", status_code=201)
 async def register_query(context: Context, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
     return await context.threads.slow(lambda: context.service.register(body.sql, body.name, body.partial))
 
 
-@router.get("/{name}", name="query")
+@query_router.get("/{name}", name="query")
 async def query_status(context: Context, name: QueryName) -> QueryDetail:
     """The status of a query, with the planner's decisions about it and their reasons."""
     return await context.threads.quick(lambda: context.service.query_detail(name))
 
 
-@router.delete("/{name}", name="drop", status_code=204)
+@query_router.delete("/{name}", name="drop", status_code=204)
 async def drop_query(context: Context, name: QueryName) -> None:
     """Drop a query; it leaves with the next batch."""
     await context.threads.slow(lambda: context.service.drop(name))
 
 
-@router.post("/{name}/resume", name="resume", status_code=204)
+@query_router.post("/{name}/resume", name="resume", status_code=204)
 async def resume_query(context: Context, name: QueryName) -> None:
     """Let a suspended query take part in batches again; it joins with the next batch."""
     await context.threads.slow(lambda: context.service.resume(name))
 
 
-@router.get("/{name}/results", responses=rows_responses("Results and the cursor after them", ResultList))
+@query_router.get(
+    "/{name}/results", responses=rows_responses("Results and the cursor after them", ResultList)
+)
 async def results(
     context: Context,
     name: QueryName,
@@ -105,7 +107,7 @@ async def results(
     return Response(chunk.body, media_type=MEDIA_TYPES[form], headers=headers)
 
 
-@router.get(
+@query_router.get(
     "/{name}/tail",
     name="tail",
     responses={
@@ -131,14 +133,14 @@ async def tail_query(
     return EventStream(context.reader, name, columns, first.cursor if start == END_CURSOR else start, first)
 
 
-@router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
+@query_router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
 async def prod_query(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
     """Early results of a query's open windows, as of the last committed batch."""
     table = await context.threads.slow(lambda: context.service.prod(name, body.until, body.at, body.where))
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
+@query_router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
 async def lookup_query(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
     """The current answer of an on-demand query, for its window or a shorter one."""
     table = await context.threads.slow(
@@ -147,13 +149,15 @@ async def lookup_query(context: Context, name: QueryName, body: LookupQuery, for
     return await context.rows(table, form, await context.columns(name))
 
 
-@router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
+@query_router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
 async def late_windows(context: Context, name: QueryName, form: WantedFormat) -> Response:
     """The windows of a query that missed rows, and how many each missed; the newest windows last."""
     return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
 
 
-@router.get("/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed"))
+@query_router.get(
+    "/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed")
+)
 async def late_rows(
     context: Context,
     name: QueryName,
@@ -165,7 +169,7 @@ async def late_rows(
     return await context.rows(await context.threads.slow(lambda: context.service.late_rows(name, rows)), form)
 
 
-@router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
+@query_router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
 async def query_plan(
     context: Context, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
@@ -173,21 +177,21 @@ async def query_plan(
     return await plan_response(context, name, format, verbose)
 
 
-@router.get("/{name}/accuracy")
+@query_router.get("/{name}/accuracy")
 async def accuracy(context: Context, name: QueryName) -> AccuracyInfo:
     """The accuracy of early results of a query with EMIT EARLY."""
     measured = await context.threads.slow(lambda: context.service.accuracy(name))
     return parse_record(AccuracyInfo, asdict(measured))
 
 
-@router.get("/{name}/coverage")
+@query_router.get("/{name}/coverage")
 async def coverage(context: Context, name: QueryName) -> CoverageInfo:
     """How a query WITH PREFERENCE has used its budget so far."""
     used = await context.threads.slow(lambda: context.service.coverage(name))
     return CoverageInfo(used.probes, used.produced, used.skipped, used.left, used.share, used.complete)
 
 
-@router.put("/{name}/aggressiveness", status_code=204)
+@query_router.put("/{name}/aggressiveness", status_code=204)
 async def tune(context: Context, name: QueryName, body: Tuning) -> None:
     """Set how early a query with EMIT EARLY emits results of open windows."""
     await context.threads.slow(lambda: context.service.tune(name, body.value))

@@ -10,10 +10,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from transom.api.conventions import TOKEN_VARIABLE
 from transom.errors import SettingError
 from transom.server.limits import ServiceLimits
 
-TOKEN_VARIABLE = "TRANSOM_TOKEN"
 SHORTEST_TOKEN = 16  # characters
 LIMIT_NAMES = tuple(each.name for each in fields(ServiceLimits))
 

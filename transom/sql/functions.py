@@ -70,7 +70,7 @@ ALLOWED = _words(" ".join(SCALAR_FUNCTIONS.values()))
 
 # With three arguments these take a unit as a bare word first: dateadd(HOUR, 1, ts).
 TAKES_UNIT = _words("dateadd date_add datediff date_diff timestampadd timestampdiff")
-UNITS = _words(
+UNIT_WORDS = _words(
     """year years y yr yrs yearofweek quarter quarters qtr month months mon mons week weeks w day days d
     dayofweek dow dayofweek_iso dow_iso dayofyear doy hour hours h hr hrs minute minutes m min mins second
     seconds s sec secs millisecond milliseconds microsecond microseconds nanosecond nanoseconds"""

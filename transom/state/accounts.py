@@ -11,13 +11,12 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.int64]
+from transom.columns.arrays import Ints
 
 COUNTS = ("rows", "counted", "unwanted", "late", "rejected", "sidelined", "shed")
-ROWS, LATE, SIDELINED, SHED = (COUNTS.index(name) for name in ("rows", "late", "sidelined", "shed"))
-MOST_RUNS = 1024  # of windows that a query keeps counts of: those of the newest windows
+_ROWS, _LATE, _SIDELINED, _SHED = (COUNTS.index(name) for name in ("rows", "late", "sidelined", "shed"))
+ACCOUNT_RUNS = 1024  # of windows that a query keeps counts of: those of the newest windows
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class Accounts:
     """
 
     names: tuple[str, ...] = ()
-    counts: Numbers = field(default_factory=lambda: np.zeros((len(COUNTS), 0), np.int64))
-    windows: Numbers = field(default_factory=lambda: np.zeros((4, 0), np.int64))
+    counts: Ints = field(default_factory=lambda: np.zeros((len(COUNTS), 0), np.int64))
+    windows: Ints = field(default_factory=lambda: np.zeros((4, 0), np.int64))
     unaccounted: int = 0
 
     def __eq__(self, other: object) -> bool:
@@ -71,12 +70,12 @@ class Accounts:
 
     def late(self, names: Sequence[str]) -> list[int]:
         """The rows that each of some queries missed so far."""
-        if not self.counts[LATE].any():
+        if not self.counts[_LATE].any():
             return [0] * len(names)
-        late, places = self.counts[LATE].tolist(), self.places
+        late, places = self.counts[_LATE].tolist(), self.places
         return [late[places[name]] if name in places else 0 for name in names]
 
-    def missed_windows(self, name: str) -> Numbers:
+    def missed_windows(self, name: str) -> Ints:
         """The windows of a query that missed rows: rows of (first window, last window, rows of each)."""
         place = self.places.get(name, -1)
         return self.windows[1:, self.windows[0] == place].T
@@ -96,8 +95,8 @@ class Accounts:
     def plus(
         self,
         names: Sequence[str],
-        counts: Numbers,
-        windows: Numbers,
+        counts: Ints,
+        windows: Ints,
         sidelined: int = 0,
         shed: int = 0,
         resumed: int = 0,
@@ -108,9 +107,9 @@ class Accounts:
         """
         change = np.zeros((len(COUNTS), len(names)), np.int64)
         change[: len(counts)] = counts
-        change[ROWS] += sidelined + shed - resumed
-        change[SIDELINED], change[SHED] = sidelined - resumed, shed
-        unexplained = int(np.abs(change[ROWS] - change[ROWS + 1 :].sum(axis=0)).sum())
+        change[_ROWS] += sidelined + shed - resumed
+        change[_SIDELINED], change[_SHED] = sidelined - resumed, shed
+        unexplained = int(np.abs(change[_ROWS] - change[_ROWS + 1 :].sum(axis=0)).sum())
         known, grown = self._with(names), None
         if tuple(names) == known.names:
             grown = known.counts + change
@@ -151,7 +150,7 @@ class Accounts:
 RUN_COLUMNS = ("query", "first", "last", "rows")
 
 
-def merged_runs(runs: Numbers) -> Numbers:
+def merged_runs(runs: Ints) -> Ints:
     """Runs of windows in order and disjoint: where runs of a query overlap, their rows add up.
 
     A query keeps the runs of its newest windows.
@@ -172,7 +171,7 @@ def merged_runs(runs: Numbers) -> Numbers:
     return _newest(_joined(found))
 
 
-def _joined(runs: Numbers) -> Numbers:
+def _joined(runs: Ints) -> Ints:
     """Neighbouring runs of the same number of rows as one run."""
     if runs.shape[1] < 2:
         return runs
@@ -183,9 +182,9 @@ def _joined(runs: Numbers) -> Numbers:
     return np.stack([queries[heads], firsts[heads], lasts[ends], rows[heads]])
 
 
-def _newest(runs: Numbers) -> Numbers:
-    """The last runs of each query, at most `MOST_RUNS`."""
-    if runs.shape[1] <= MOST_RUNS:
+def _newest(runs: Ints) -> Ints:
+    """The last runs of each query, at most `ACCOUNT_RUNS`."""
+    if runs.shape[1] <= ACCOUNT_RUNS:
         return runs
     after = np.searchsorted(runs[0], runs[0], side="right")
-    return runs[:, after - np.arange(runs.shape[1]) <= MOST_RUNS]
+    return runs[:, after - np.arange(runs.shape[1]) <= ACCOUNT_RUNS]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from transom.errors import StateError
 from transom.state.pass_decisions import PassDecisions
 
-Pace = Sequence[tuple[int, float]]  # amounts of work, each with the seconds that it took
+PaceSamples = Sequence[tuple[int, float]]  # amounts of work, each with the seconds that it took
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class CommitRecord:
     idle_closed: Mapping[str, bool] = field(default_factory=dict)
     naive: bool = False
     backend: str = "spark"
-    paces: Mapping[str, Pace] = field(default_factory=dict)
-    probing_pace: Pace = ()
+    paces: Mapping[str, PaceSamples] = field(default_factory=dict)
+    probing_pace: PaceSamples = ()
     inserting_seconds: float = 0.0
     decisions: tuple[PassDecisions, ...] = ()
 
@@ -204,9 +204,9 @@ def _decode_row_files(stored: Mapping[str, Any]) -> RowFiles:
     )
 
 
-def _encode_pace(pace: Pace) -> dict[str, list[Any]]:
+def _encode_pace(pace: PaceSamples) -> dict[str, list[Any]]:
     return {"amount": [amount for amount, _ in pace], "seconds": [seconds for _, seconds in pace]}
 
 
-def _decode_pace(stored: Mapping[str, list[Any]]) -> Pace:
+def _decode_pace(stored: Mapping[str, list[Any]]) -> PaceSamples:
     return tuple(zip(stored["amount"], stored["seconds"], strict=True))

@@ -31,8 +31,6 @@ from transom.windows.intervals import IntervalSet
 _CLOCK_KINDS = {ClockKind.TIME: "time", ClockKind.INTEGER: "integer", ClockKind.ROWS: "rows"}
 _CLOCK_KINDS_BY_NAME = {name: kind for kind, name in _CLOCK_KINDS.items()}
 
-Pattern = Iterable[tuple[str, Any]]
-
 
 def encode_value(value: Any) -> Any:
     """A value of a pattern; types that JSON lacks are tagged.
@@ -62,7 +60,7 @@ def decode_value(stored: Any) -> Any:
     return stored
 
 
-def encode_pattern(pattern: Pattern) -> list[dict[str, Any]]:
+def encode_pattern(pattern: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
     """The columns of a pattern with the value that each must have."""
     return [{"column": column, "value": encode_value(value)} for column, value in pattern]
 

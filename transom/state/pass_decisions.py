@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 
-Row = tuple[str, str, str, str]  # what a decision is about, what was chosen, the reason, the kind
+ChoiceFields = tuple[str, str, str, str]  # what a decision is about, what was chosen, the reason, the kind
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class PassDecisions:
 
     stream: str
     pass_name: str
-    rows: tuple[Row, ...]
+    rows: tuple[ChoiceFields, ...]
 
     @cached_property
     def packed(self) -> bytes:

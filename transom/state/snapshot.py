@@ -27,9 +27,9 @@ from transom.state.pass_decisions import PassDecisions
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 
-Place = dict[str, Any]  # where a run is stored, as JSON
-Part = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
-Parts = Mapping[Part, bytes]
+RunLocation = dict[str, Any]  # where a run is stored, as JSON
+PartKey = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
+Parts = Mapping[PartKey, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
@@ -39,15 +39,15 @@ ACCOUNTS = "accounts"
 class RunShelf(Protocol):
     """Where runs are stored beside snapshots: written once, however many snapshots refer to them."""
 
-    def place(self, run: Run | TupleRun) -> Place:
+    def place(self, run: Run | TupleRun) -> RunLocation:
         """Where a run is stored."""
         ...
 
-    def run(self, place: Place) -> Run:
+    def run(self, place: RunLocation) -> Run:
         """The run at a place."""
         ...
 
-    def tuples(self, place: Place) -> TupleRun:
+    def tuples(self, place: RunLocation) -> TupleRun:
         """The tuples of a summary at a place."""
         ...
 
@@ -58,15 +58,15 @@ class EmbeddedRuns:
     def __init__(self, parts: Parts | None = None):
         self.parts = dict(parts or {})
 
-    def place(self, run: Run | TupleRun) -> Place:
+    def place(self, run: Run | TupleRun) -> RunLocation:
         number = len(self.parts)
         self.parts[RUN, "", number] = run.packed()
         return {"part": number}
 
-    def run(self, place: Place) -> Run:
+    def run(self, place: RunLocation) -> Run:
         return Run.unpacked(self.parts[RUN, "", place["part"]])
 
-    def tuples(self, place: Place) -> TupleRun:
+    def tuples(self, place: RunLocation) -> TupleRun:
         return TupleRun.unpacked(self.parts[RUN, "", place["part"]])
 
 
@@ -75,7 +75,7 @@ def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | No
     embedded, record = EmbeddedRuns(), record or CommitRecord()
     runs = embedded if shelf is None else shelf
     stored = encode_state(state, runs) | {"commit": record.to_json()}
-    parts: dict[Part, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
+    parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
@@ -228,7 +228,7 @@ def _decode_preference_query(name: str, stored: dict[str, Any], parts: Parts) ->
     )
 
 
-def _promising_parts(promising: PromisingState) -> Iterator[tuple[Part, bytes]]:
+def _promising_parts(promising: PromisingState) -> Iterator[tuple[PartKey, bytes]]:
     for name, summary in promising.summaries.items():
         yield (SUMMARY, name, 0), summary.representation.packed()
     for name, query in promising.queries.items():

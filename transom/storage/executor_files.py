@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, RecordBatches, Task
 from transom.storage.file_store import Store, packed_table
-from transom.storage.framed_file import OVERHEAD, damaged, missing
+from transom.storage.framed_file import FRAME_OVERHEAD, damaged, missing
 from transom.storage.shard_refs import ShardRef
 
 PACKED = pa.schema([("packed", pa.binary())])
@@ -34,7 +34,7 @@ class FileShards:
         packed = packed_table(table, "lz4")
         self.store.write(name, packed)
         self.store.flush()
-        return packed.size + OVERHEAD
+        return packed.size + FRAME_OVERHEAD
 
     def get(self, name: str) -> pa.Table:
         return self.store.read_table(name)

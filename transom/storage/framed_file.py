@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from transom.errors import CheckpointError
 
-VERSION = 1
-HEADER = struct.pack("<7sB", b"transom", VERSION)
+FRAME_VERSION = 1
+HEADER = struct.pack("<7sB", b"transom", FRAME_VERSION)
 _TRAILER = struct.Struct("<QI")
-OVERHEAD = len(HEADER) + _TRAILER.size
+FRAME_OVERHEAD = len(HEADER) + _TRAILER.size
 
 _WHAT_TO_DO = (
     "restore the file from a backup of the checkpoint, or start with a new checkpoint directory and the "
@@ -69,7 +69,7 @@ def content(name: str, data: bytes) -> memoryview:
                 "version of transom that wrote it, or start with a new checkpoint directory"
             )
         raise damaged(name, "it is empty" if not data else "its header is not one of Transom's")
-    if len(view) < OVERHEAD:
+    if len(view) < FRAME_OVERHEAD:
         raise damaged(name, "it is truncated")
     inner = view[len(HEADER) : -_TRAILER.size]
     length, crc = _TRAILER.unpack(view[-_TRAILER.size :])

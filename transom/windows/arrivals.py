@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from transom.windows.intervals import IntervalSet
 
-MOST_PIECES = 512
+MAX_ARRIVAL_PIECES = 512
 MOST_OF_BATCH = 16  # stretches that one batch adds
 UNKNOWN = -1
-END = 2**63 - 1
+LAST_TIME = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Arrivals:
         if arrived:
             earlier = [(start, stop) for start, stop, _ in pieces if stop > arrived.pairs[0][0]]
             new = arrived - IntervalSet(tuple(earlier))
-            pieces += [(start, min(stop, END), clock) for start, stop in new]
+            pieces += [(start, min(stop, LAST_TIME), clock) for start, stop in new]
         return Arrivals(tuple(_merge_neighbours(sorted(pieces))), self.shed)
 
     def first(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -53,20 +53,20 @@ class Arrivals:
         has_rows = low < high
         if has_rows.any():
             runs = np.stack([low[has_rows], high[has_rows]], axis=1).ravel()
-            padded = np.r_[clocks, END]  # a run may end where the pieces do
+            padded = np.r_[clocks, LAST_TIME]  # a run may end where the pieces do
             first[has_rows] = np.minimum.reduceat(padded, runs)[::2]
         return first
 
 
 def _merge_neighbours(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At most `MOST_PIECES`: neighbours that arrived within the same quantum of the clock are merged.
+    """At most `MAX_ARRIVAL_PIECES`: neighbours that arrived within the same quantum of the clock are merged.
 
     Quanta lie on a fixed grid, so that merging again and again does not move an arrival further and further.
     """
-    if len(pieces) <= MOST_PIECES:
+    if len(pieces) <= MAX_ARRIVAL_PIECES:
         return pieces
     clocks = [clock for _, _, clock in pieces]
-    quantum = 1 << max(0, ((max(clocks) - min(clocks)) * 2 // MOST_PIECES).bit_length())
+    quantum = 1 << max(0, ((max(clocks) - min(clocks)) * 2 // MAX_ARRIVAL_PIECES).bit_length())
     while True:
         merged = pieces[:1]
         for start, stop, clock in pieces[1:]:
@@ -75,6 +75,6 @@ def _merge_neighbours(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int
                 merged[-1] = (first, stop, min(clock, previous))
             else:
                 merged.append((start, stop, clock))
-        if len(merged) <= MOST_PIECES:
+        if len(merged) <= MAX_ARRIVAL_PIECES:
             return merged
         quantum *= 2

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 Times = NDArray[np.int64]
-T = TypeVar("T", int, Times)
+_T = TypeVar("_T", int, Times)
 
 
 class Windows(Protocol):
@@ -70,12 +70,12 @@ class WindowSpecs:
         return WindowSpecs(self.range[places], self.slide[places], self.phase[places])
 
 
-def wid_from(spec: Windows, times: T) -> T:
+def wid_from(spec: Windows, times: _T) -> _T:
     """The first window that ends after each time: the first that can hold it."""
     return (times - spec.phase) // spec.slide
 
 
-def wid_to(spec: Windows, times: T) -> T:
+def wid_to(spec: Windows, times: _T) -> _T:
     """The last window that starts at or before each time: the last that can hold it.
 
     It is before `wid_from` when the time is in no window.
@@ -83,27 +83,27 @@ def wid_to(spec: Windows, times: T) -> T:
     return (times - spec.phase + spec.range) // spec.slide - 1
 
 
-def last_ended(spec: Windows, times: T) -> T:
+def last_ended(spec: Windows, times: _T) -> _T:
     """The last window that ends at or before each time."""
     return wid_from(spec, times) - 1
 
 
-def first_starting(spec: Windows, times: T) -> T:
+def first_starting(spec: Windows, times: _T) -> _T:
     """The first window that starts at or after each time."""
     return -(-(times + spec.range - spec.phase) // spec.slide) - 1
 
 
-def window_end(spec: Windows, wids: T) -> T:
+def window_end(spec: Windows, wids: _T) -> _T:
     """Where windows end."""
     return spec.phase + (wids + 1) * spec.slide
 
 
-def window_start(spec: Windows, wids: T) -> T:
+def window_start(spec: Windows, wids: _T) -> _T:
     """Where windows start."""
     return start_of(spec, window_end(spec, wids))
 
 
-def start_of(spec: Windows, ends: T) -> T:
+def start_of(spec: Windows, ends: _T) -> _T:
     """Where the windows start that end there."""
     return ends - spec.range
 
@@ -178,7 +178,7 @@ def closed_wids(spec: Windows, closed: IntervalSet) -> IntervalSet:
     return IntervalSet.of(*pairs)
 
 
-def result_time(ends: T) -> T:
+def result_time(ends: _T) -> _T:
     """The time of a result in the stream of a query's results: the last microsecond of its window."""
     return ends - 1
 

@@ -13,25 +13,22 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import sorted_distinct
 from transom.elements import WindowSpec
 from transom.windows.intervals import IntervalSet
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Progressions:
     """Edges as arithmetic progressions `base + k * step`; an owner may have several."""
 
-    bases: Numbers
-    steps: Numbers
-    owners: Numbers
+    bases: Ints
+    steps: Ints
+    owners: Ints
 
-    def between(self, low: int, high: int) -> tuple[Numbers, Numbers]:
+    def between(self, low: int, high: int) -> tuple[Ints, Ints]:
         """The owners and times of all edges in `(low, high]`."""
         first = (low - self.bases) // self.steps + 1
         counts = np.maximum((high - self.bases) // self.steps - first + 1, 0)
@@ -44,19 +41,19 @@ class Progressions:
         # A float, because the times may be further apart than int64 holds.
         return int((float(high - low) // self.steps + 1).sum())
 
-    def before(self, time: int, owners: int) -> Numbers:
+    def before(self, time: int, owners: int) -> Ints:
         """The last edge of each owner at or before a time."""
         edges = np.full(owners, np.iinfo(np.int64).min)
         np.maximum.at(edges, self.owners, time - (time - self.bases) % self.steps)
         return edges
 
-    def after(self, time: int, owners: int) -> Numbers:
+    def after(self, time: int, owners: int) -> Ints:
         """The first edge of each owner after a time."""
         edges = np.full(owners, np.iinfo(np.int64).max)
         np.minimum.at(edges, self.owners, time - (time - self.bases) % self.steps + self.steps)
         return edges
 
-    def around(self, times: Numbers, owner: int) -> tuple[Numbers, Numbers]:
+    def around(self, times: Ints, owner: int) -> tuple[Ints, Ints]:
         """The start and the end of the slice of one owner that holds each time."""
         starts = np.full(len(times), np.iinfo(np.int64).min)
         stops = np.full(len(times), np.iinfo(np.int64).max)
@@ -76,17 +73,17 @@ class Slices:
     the times of slices.
     """
 
-    edges: Numbers
-    bounds: Numbers
-    firsts: Numbers
-    starts: Numbers
-    stops: Numbers
+    edges: Ints
+    bounds: Ints
+    firsts: Ints
+    starts: Ints
+    stops: Ints
 
     @property
     def fine(self) -> int:
         return len(self.edges) + 1
 
-    def of(self, times: Numbers, in_order: bool = False) -> Numbers:
+    def of(self, times: Ints, in_order: bool = False) -> Ints:
         """The fine slice of each time; where times are in order, edges are searched among the times instead."""
         if not in_order:
             return np.searchsorted(self.edges, times, side="right")
@@ -166,8 +163,8 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
 
 
 def crossed_slices(
-    starts: Numbers, stops: Numbers, window: WindowSpec, missed: IntervalSet, paned: bool = False
-) -> tuple[Mask, Numbers]:
+    starts: Ints, stops: Ints, window: WindowSpec, missed: IntervalSet, paned: bool = False
+) -> tuple[Mask, Ints]:
     """Which existing slices an edge of a new query's windows crosses, and where slices start from now on.
 
     A crossed slice starts at the first missed time inside it. Windows of other queries hold it as before. A

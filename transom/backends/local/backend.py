@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.backends.arrow_types import plain_table
-from transom.backends.base import Backend, Frame, ShippedPlan, StreamingInput, Task, error_chain
+from transom.backends.base import (
+    MAX_ERROR_TEXT,
+    Backend,
+    Frame,
+    ShippedPlan,
+    StreamingInput,
+    Task,
+    error_chain,
+)
 from transom.backends.local.files import LocalFiles
 from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.scalars import LocalScalars
@@ -20,8 +28,6 @@ from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
 from transom.errors import StateError
 from transom.kernel.aggregate import BatchPlan
-
-MOST_TEXT = 300  # characters of an error: a message may quote a whole value
 
 
 class _PlanHere(ShippedPlan):
@@ -105,7 +111,7 @@ class LocalBackend(Backend):
         return LocalSink(format, options)
 
     def error_text(self, error: BaseException) -> str:
-        return " ".join(str(error).split("\n")[0].split())[:MOST_TEXT] or type(error).__name__
+        return " ".join(str(error).split("\n")[0].split())[:MAX_ERROR_TEXT] or type(error).__name__
 
     def is_external(self, error: BaseException) -> bool:
         return any(isinstance(one, OSError | StateError) for one in error_chain(error))

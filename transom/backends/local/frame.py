@@ -10,17 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.backends.local.joins import left_join
+from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.sort_order import sort_codes
 from transom.sql.catalog import Scalars
-
-Ints = NDArray[np.int64]
 
 
 class LocalFrame(Frame):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from transom.backends.base import Columns
 from transom.backends.expressions import at_clock
+from transom.columns.types import Columns
 from transom.errors import SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars
 

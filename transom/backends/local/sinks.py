@@ -18,7 +18,7 @@ from transom.durations import format_instant
 from transom.errors import SettingError, near_miss
 
 _UNFINISHED = ".unfinished-"
-FORMATS = ("parquet", "json", "csv", "console")
+SINK_FORMATS = ("parquet", "json", "csv", "console")
 
 
 class LocalSink(Sink):
@@ -26,10 +26,10 @@ class LocalSink(Sink):
 
     def __init__(self, format: str, options: Mapping[str, Any]):
         self.format = format.lower()
-        if self.format not in FORMATS:
+        if self.format not in SINK_FORMATS:
             raise SettingError(
-                f"the local backend writes {', '.join(FORMATS)}: it has no writer for {self.format}"
-                f"{near_miss(self.format, FORMATS)}"
+                f"the local backend writes {', '.join(SINK_FORMATS)}: it has no writer for {self.format}"
+                f"{near_miss(self.format, SINK_FORMATS)}"
             )
         path = options.get("path")
         if self.format != "console" and path is None:

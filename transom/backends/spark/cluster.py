@@ -21,7 +21,7 @@ from transom.backends.spark.session import check_java
 from transom.errors import StateError
 
 HOST = "127.0.0.1"
-POLL_SECONDS = 0.1
+CLUSTER_POLL_SECONDS = 0.1
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def _await_workers(
                 path.read_text(errors="replace")[-2000:] for path in sorted(scratch.glob("*.log"))
             )
             raise StateError(f"the cluster did not start:\n{logs}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(CLUSTER_POLL_SECONDS)
 
 
 def _alive(page: int) -> int:

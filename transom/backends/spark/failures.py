@@ -9,11 +9,10 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from transom.backends.base import error_chain
+from transom.backends.base import MAX_ERROR_TEXT, error_chain
 from transom.backends.spark.scalars import short_message
 from transom.errors import CheckpointError, StateError
 
-MOST_TEXT = 300  # characters of an error: a message may quote a whole value
 _STACK = re.compile(r"\s*\n\s*at [\w.$]+\(.*", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
 _DAMAGED = re.compile(
@@ -35,7 +34,7 @@ def failure_text(error: BaseException) -> str:
         lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
         text = lines[-1]
     text = short_message(ValueError(_STACK.sub("", text)))
-    return _EXCEPTION.sub("", text)[:MOST_TEXT] or type(error).__name__
+    return _EXCEPTION.sub("", text)[:MAX_ERROR_TEXT] or type(error).__name__
 
 
 def checkpoint_failure(error: BaseException) -> CheckpointError | None:

@@ -17,10 +17,10 @@ from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_
 from transom.errors import SettingError, SQLError
 from transom.sql.syntax.expression_guard import reaches_out
 
-Columns = tuple[tuple[str, pa.DataType], ...]
-MAX_CACHED = 100_000  # types kept; a day of queries that come and go must not fill the memory
+TypedColumns = tuple[tuple[str, pa.DataType], ...]
+MAX_CACHED_TYPES = 100_000  # types kept; a day of queries that come and go must not fill the memory
 FOREIGN = "an expression reads nothing but the columns of its streams and tables"
-FEW_ROWS = 10_000  # up to here rows are collected from a local relation, without a job
+LOCAL_RELATION_ROWS = 10_000  # up to here rows are collected from a local relation, without a job
 
 
 class SparkScalars:
@@ -28,8 +28,8 @@ class SparkScalars:
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
-        self._types: dict[tuple[Columns, str], pa.DataType] = {}
-        self._empty: dict[Columns, DataFrame] = {}
+        self._types: dict[tuple[TypedColumns, str], pa.DataType] = {}
+        self._empty: dict[TypedColumns, DataFrame] = {}
 
     def types(
         self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
@@ -46,7 +46,7 @@ class SparkScalars:
         }
         new = [text for text in new if text not in types]
         types |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
-        if len(self._types) + len(types) > MAX_CACHED:
+        if len(self._types) + len(types) > MAX_CACHED_TYPES:
             self._types.clear()
         self._types |= {(key, text): type for text, type in types.items() if not isinstance(type, SQLError)}
         return [cached[text] if text in cached else types[text] for text in expressions]
@@ -61,9 +61,9 @@ class SparkScalars:
                 chosen = frame.select(*[F.expr(text).alias(name) for name, text in expressions.items()])
             except (AnalysisException, ParseException) as error:
                 raise SQLError(short_message(error)) from error
-        return collect_small(chosen) if table.num_rows <= FEW_ROWS else to_table(chosen)
+        return collect_small(chosen) if table.num_rows <= LOCAL_RELATION_ROWS else to_table(chosen)
 
-    def _empty_frame(self, columns: Columns) -> DataFrame:
+    def _empty_frame(self, columns: TypedColumns) -> DataFrame:
         if columns not in self._empty:
             schema = spark_schema(dict(columns))
             self._empty[columns] = self.spark.createDataFrame(

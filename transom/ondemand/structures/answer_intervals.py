@@ -15,10 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transom.ondemand.structures.runs import Numbers
+from transom.columns.arrays import Floats, Ints, Mask
 
-Doubles = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Interval = tuple[NDArray[Any], NDArray[Any]]
 
 UNIT = 2.0**-53
@@ -34,10 +32,10 @@ class BucketTuples:
     `least` is at least 1: a bucket is listed only if it certainly has a tuple in the window.
     """
 
-    codes: Numbers
+    codes: Ints
     groups: int
-    least: Numbers
-    most: Numbers
+    least: Ints
+    most: Ints
     low: NDArray[Any] | None = None  # integers or doubles; None: only counts are needed
     high: NDArray[Any] | None = None
 
@@ -52,11 +50,11 @@ class BucketTuples:
         """Whether the values are integers."""
         return self.hull[0].dtype.kind == "i"
 
-    def summed(self, numbers: Doubles) -> Doubles:
+    def summed(self, numbers: Floats) -> Floats:
         """Sums of doubles by group."""
         return np.bincount(self.codes, numbers, self.groups).astype(np.float64, copy=False)
 
-    def counted(self, numbers: Numbers) -> Numbers:
+    def counted(self, numbers: Ints) -> Ints:
         """Sums of whole numbers by group; they wrap."""
         found = np.zeros(self.groups, np.int64)
         np.add.at(found, self.codes, numbers)
@@ -191,13 +189,13 @@ def _averages(filed: BucketTuples, sums: _Sums, grain: float) -> Interval:
     return _rounded(low, -1.0, grain), _rounded(high, 1.0, grain)
 
 
-def _rounded(bounds: Doubles, side: float, grain: float) -> Doubles:
+def _rounded(bounds: Floats, side: float, grain: float) -> Floats:
     """The ends of quotients, moved outward by the rounding error of a division."""
     moved = bounds + side * (np.abs(bounds) * 4 * UNIT + grain + _LEAST)
     return np.where(np.isfinite(bounds), moved, bounds)
 
 
-def _greatest(filed: BucketTuples, tops: Doubles, finite: Mask, slack: Doubles) -> Doubles:
+def _greatest(filed: BucketTuples, tops: Floats, finite: Mask, slack: Floats) -> Floats:
     """An upper bound of the averages of `least` to `most` tuples per bucket, all at the bucket's top.
 
     The greatest average takes `most` tuples of the buckets above it and `least` of the others. Choosing so

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import lift_where_numeric
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
+from transom.columns.arrays import Ints
+from transom.ondemand.structures.runs import GroupAnswers, Run
 from transom.ondemand.structures.values import ValueStructure
 from transom.ondemand.structures.window_entries import (
     combine_states,
@@ -29,7 +30,7 @@ class Level:
     Group g has blocks `bounds[g]` to `bounds[g + 1]`; its last block ends with its last entry.
     """
 
-    bounds: Numbers
+    bounds: Ints
     states: States
 
 
@@ -46,8 +47,8 @@ class BlockTree(ValueStructure):
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         window = entries_since(runs, since)
-        rests: list[tuple[States, Numbers]] = []  # entries outside of any block: values, and their groups
-        nodes: list[tuple[States, Numbers]] = []  # blocks of all levels: states, and their groups
+        rests: list[tuple[States, Ints]] = []  # entries outside of any block: values, and their groups
+        nodes: list[tuple[States, Ints]] = []  # blocks of all levels: states, and their groups
         for part in window.parts:
             lengths, stops, columns = part.stops - part.starts, part.stops, [part.run.columns["value"]]
             pieces = rests
@@ -88,13 +89,11 @@ class BlockTree(ValueStructure):
         return levels
 
 
-def _entries_between(
-    columns: States, starts: Numbers, stops: Numbers, codes: Numbers
-) -> tuple[States, Numbers]:
+def _entries_between(columns: States, starts: Ints, stops: Ints, codes: Ints) -> tuple[States, Ints]:
     states, which = take_ranges(columns, starts, stops)
     return states, codes[which]
 
 
-def _concatenated(pieces: Sequence[tuple[States, Numbers]]) -> tuple[States, Numbers]:
+def _concatenated(pieces: Sequence[tuple[States, Ints]]) -> tuple[States, Ints]:
     columns = zip(*(states for states, _ in pieces), strict=True)
     return [pa.concat_arrays(parts) for parts in columns], concatenate_arrays([codes for _, codes in pieces])

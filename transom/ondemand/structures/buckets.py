@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+from transom.columns.arrays import Floats, Ints
 
 FINEST = -1100  # below the exponent of every double: each value has a bucket of its own
 _NEVER = 4000  # above the exponent of every double: such values never share a bucket
@@ -41,10 +40,10 @@ class FixedBuckets:
         return cls(tuple(np.unique(np.linspace(low, high, count + 1)).tolist()))
 
     @cached_property
-    def _edges(self) -> Doubles:
+    def _edges(self) -> Floats:
         return np.array([*self.bounds[:-1], np.nextafter(self.bounds[-1], np.inf)])
 
-    def numbers(self, values: Doubles) -> Numbers:
+    def numbers(self, values: Floats) -> Ints:
         """The bucket of each value, counted from 1; bucket 0 is below all bounds."""
         return _apart(np.searchsorted(self._edges, values, side="right"), values)
 
@@ -63,7 +62,7 @@ class GeometricBuckets:
         if not 1e-9 <= self.within < np.inf:
             raise ValueError("the width of an interval is a positive part of the answer")
 
-    def numbers(self, values: Doubles) -> Numbers:
+    def numbers(self, values: Floats) -> Ints:
         """The bucket of each value."""
         # A little finer than requested, to allow for the rounding of logarithms and of sums.
         step = np.log1p(self.within * (1 - 1e-6))
@@ -73,13 +72,13 @@ class GeometricBuckets:
         return _apart(np.where(finite, signed, 0), values)
 
 
-def _apart(numbers: Numbers, values: Doubles) -> Numbers:
+def _apart(numbers: Ints, values: Floats) -> Ints:
     """Numbers of buckets, but for NaN and the infinities numbers that no bucket else has."""
     finite = np.isfinite(values)
     return numbers if finite.all() else np.where(finite, numbers, _bits(values))
 
 
-def dyadic_buckets(values: Doubles, exponents: Numbers | int) -> Numbers:
+def dyadic_buckets(values: Floats, exponents: Ints | int) -> Ints:
     """Buckets [i * 2**m, (i + 1) * 2**m), mirrored below zero: a value's bits down to 2**m.
 
     Each bucket lies within one of the next coarser grid, so `bucket_floors` and this function coarsen
@@ -97,16 +96,16 @@ def dyadic_buckets(values: Doubles, exponents: Numbers | int) -> Numbers:
     return _bits(np.copysign(found, values))
 
 
-def bucket_floors(numbers: Numbers) -> Doubles:
+def bucket_floors(numbers: Ints) -> Floats:
     """The least magnitude in each dyadic bucket, with the sign of its values."""
     return numbers.view(np.float64)
 
 
-def _bits(values: Doubles) -> Numbers:
+def _bits(values: Floats) -> Ints:
     return np.where(np.isnan(values), np.nan, values).view(np.int64)
 
 
-def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) -> Numbers:
+def fitting_exponents(values: Floats, codes: Ints, groups: int, limit: int) -> Ints:
     """For each group the least exponent at which its values fall into at most `limit` dyadic buckets.
 
     Positive and negative values never share a bucket (-0.0 counts as negative), so at least two buckets are
@@ -128,11 +127,11 @@ def fitting_exponents(values: Doubles, codes: Numbers, groups: int, limit: int) 
     return exponents
 
 
-def _is_minus_zero(values: Doubles) -> NDArray[np.bool_]:
+def _is_minus_zero(values: Floats) -> NDArray[np.bool_]:
     return (values == 0) & np.signbit(values)
 
 
-def _meetings(lower: Doubles, upper: Doubles) -> Numbers:
+def _meetings(lower: Floats, upper: Floats) -> Ints:
     """The least exponent at which two values are in one bucket."""
     parts, exponents = np.frexp(np.stack([np.abs(lower), np.abs(upper)]))
     whole = np.ldexp(parts, 53).astype(np.int64)

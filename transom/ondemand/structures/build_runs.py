@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
+from transom.columns.arrays import Ints
 from transom.columns.groups import Groups, group
-from transom.ondemand.structures.runs import Numbers, Run, TupleBatch
+from transom.ondemand.structures.runs import Run, TupleBatch
 
 
 def without_nulls(batch: TupleBatch) -> TupleBatch:
@@ -39,7 +40,7 @@ def sorted_run(batch: TupleBatch) -> Run:
     return Run.of(keys, bounds, times, columns)
 
 
-def _order(batch: TupleBatch) -> Numbers | None:
+def _order(batch: TupleBatch) -> Ints | None:
     """The positions of tuples by group and time, ties in order of arrival; None if they are in this order."""
     times = batch.times
     by_time = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
@@ -60,7 +61,7 @@ class AlignedGroups:
     of `count`; `keys` are the key columns of these groups.
     """
 
-    codes: Numbers
+    codes: Ints
     count: int
     keys: tuple[pa.Array, ...]
 
@@ -106,8 +107,8 @@ class MergedEntries:
     """
 
     run: Run
-    pieces: Numbers
-    firsts: Numbers
+    pieces: Ints
+    firsts: Ints
 
     def heads(self, runs: Sequence[Run], name: str, ufunc: np.ufunc) -> pa.Array:
         """A head of the merged groups, reduced from the heads of their pieces."""
@@ -133,7 +134,7 @@ def merge_entries(runs: Sequence[Run], groups: AlignedGroups, floor: int) -> Mer
     return MergedEntries(Run.of(keys, bounds, times, columns), pieces, firsts)
 
 
-def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> tuple[Numbers | None, Numbers]:
+def _rows(times: Ints, starts: Ints, stops: Ints, firsts: Ints) -> tuple[Ints | None, Ints]:
     """The rows of the pieces by group and time, and the groups' bounds among them.
 
     None stands for all rows in the order that they have.
@@ -157,7 +158,7 @@ def _rows(times: Numbers, starts: Numbers, stops: Numbers, firsts: Numbers) -> t
     return rows, bounds
 
 
-def _sorted(groups: Numbers, times: Numbers) -> Numbers:
+def _sorted(groups: Ints, times: Ints) -> Ints:
     """The order by group and time.
 
     One sort key holds both if it fits. A lexsort is sixteen times slower, since it does not use the
@@ -169,7 +170,7 @@ def _sorted(groups: Numbers, times: Numbers) -> Numbers:
     return np.argsort(groups * (high - low + 1) + (times - low), kind="stable")
 
 
-def _gathered(name: str, runs: Sequence[Run], rows: Numbers | None) -> pa.Array:
+def _gathered(name: str, runs: Sequence[Run], rows: Ints | None) -> pa.Array:
     column = pa.concat_arrays([run.columns[name] for run in runs])
     return column if rows is None else column.take(pa.array(rows))
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
+from transom.columns.arrays import Ints
 from transom.columns.nan_order import orderable
 from transom.ondemand.structures.build_runs import align_groups
 from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, WindowSizes
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
+from transom.ondemand.structures.runs import GroupAnswers, Run
 from transom.ondemand.structures.staircase import Staircase
 
-Steps = tuple[list[int], list[Any]]
+TimesAndValues = tuple[list[int], list[Any]]
 
 
 class GroupedOrderedSharing:
@@ -39,8 +40,8 @@ class GroupedOrderedSharing:
         self._form = numeric_form(accumulator)
         self._keys: tuple[pa.Array, ...] = ()
         self._groups: list[OrderedSharing] = []
-        self._newest: Numbers = np.zeros(0, np.int64)  # the newest tuple's time in each group
-        self._steps: dict[int, Steps] = {}  # the tuples that a lookup rescans, by group
+        self._newest: Ints = np.zeros(0, np.int64)  # the newest tuple's time in each group
+        self._steps: dict[int, TimesAndValues] = {}  # the tuples that a lookup rescans, by group
         self._counters = Counters()  # shared by the groups; tuples are counted by this class
         self._inserted = self._scanned = 0
 
@@ -93,7 +94,7 @@ class GroupedOrderedSharing:
             for place, group in enumerate(self._groups):
                 group.rescan = partial(self._reread, place)
 
-    def _read(self, runs: Sequence[Run], since: int, wanted: Numbers) -> dict[int, Steps]:
+    def _read(self, runs: Sequence[Run], since: int, wanted: Ints) -> dict[int, TimesAndValues]:
         """The tuples of some groups that no later tuple beats: all that a recalculation needs."""
         reached = [run for run in runs if run.entries and run.high >= since]
         parts = []
@@ -106,10 +107,10 @@ class GroupedOrderedSharing:
         steps = self._by_group(self._climb.merged(parts, since)) if parts else ()
         return {place: (times, list(map(orderable, values))) for place, (times, values) in steps}
 
-    def _reread(self, place: int, since: int) -> Steps:
+    def _reread(self, place: int, since: int) -> TimesAndValues:
         return self._steps.get(place, ([], []))
 
-    def _by_group(self, run: Run) -> Iterator[tuple[int, Steps]]:
+    def _by_group(self, run: Run) -> Iterator[tuple[int, TimesAndValues]]:
         """The times and values of each group of a run, with the group's place in this instance."""
         times, values = run.times.tolist(), self._plain(run.columns["value"])
         bounds = run.bounds.tolist()
@@ -117,7 +118,7 @@ class GroupedOrderedSharing:
             own = slice(bounds[group], bounds[group + 1])
             yield place, (times[own], values[own])
 
-    def _places(self, run: Run) -> Numbers:
+    def _places(self, run: Run) -> Ints:
         """The places of a run's groups in this instance; new groups get new places."""
         existing = len(self._groups)
         if not existing:

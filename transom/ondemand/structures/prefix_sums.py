@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Count, CountRows, Sum
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
+from transom.columns.arrays import Ints
+from transom.ondemand.structures.runs import GroupAnswers, Run
 from transom.ondemand.structures.values import ValueStructure
 from transom.ondemand.structures.window_entries import entries_since, running_totals
 
@@ -32,7 +33,7 @@ class PrefixSums(ValueStructure):
             np.add.at(sums, part.codes, self._between(part.run, part.starts, part.stops))
         return window.answers([pa.array(sums)])
 
-    def _between(self, run: Run, starts: Numbers, stops: Numbers) -> Numbers:
+    def _between(self, run: Run, starts: Ints, stops: Ints) -> Ints:
         if not isinstance(self.accumulator, Sum):
             return stops - starts
         upto = running_totals(run, "value")

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.aggregates.numeric import expand_runs
+from transom.columns.arrays import Ints
 from transom.columns.hashes import row_hashes
 
-Numbers = NDArray[np.int64]
 Ticks = NDArray[np.uint32] | NDArray[np.int64]
 
 
@@ -29,8 +29,8 @@ class TupleBatch:
     per group; `values` is the attribute, or None if only times matter.
     """
 
-    times: Numbers
-    codes: Numbers
+    times: Ints
+    codes: Ints
     keys: tuple[pa.Array, ...] = ()
     values: pa.Array | None = None
 
@@ -47,7 +47,7 @@ class Run:
     """
 
     keys: tuple[pa.Array, ...]
-    bounds: Numbers
+    bounds: Ints
     base: int
     high: int  # the greatest time
     ticks: Ticks
@@ -59,8 +59,8 @@ class Run:
     def of(
         cls,
         keys: tuple[pa.Array, ...],
-        bounds: Numbers,
-        times: Numbers,
+        bounds: Ints,
+        times: Ints,
         columns: Mapping[str, pa.Array] | None = None,
         heads: Mapping[str, pa.Array] | None = None,
     ) -> Run:
@@ -75,7 +75,7 @@ class Run:
         return cls(keys, bounds, base, high, ticks, columns or {}, heads or {})
 
     @property
-    def times(self) -> Numbers:
+    def times(self) -> Ints:
         """The times of the entries."""
         return self.ticks.astype(np.int64) + self.base
 
@@ -93,7 +93,7 @@ class Run:
         arrays = [*self.keys, *self.columns.values(), *self.heads.values()]
         return self.bounds.nbytes + self.ticks.nbytes + sum(int(array.nbytes) for array in arrays)
 
-    def starts(self, since: int) -> Numbers:
+    def starts(self, since: int) -> Ints:
         """Each group's first entry at or after `since`, or the group's end if there is none."""
         if since <= self.base:
             return self.bounds[:-1]
@@ -131,7 +131,7 @@ class Run:
         base, high = (int(row.schema.metadata[name]) for name in (b"base", b"high"))
         return cls(tuple(parts["key"].values()), bounds, base, high, ticks, parts["column"], parts["head"])
 
-    def take_groups(self, groups: Numbers) -> Run:
+    def take_groups(self, groups: Ints) -> Run:
         """The run with only some of the groups."""
         rows, which = expand_runs(self.bounds[groups], self.bounds[groups + 1])
         at, chosen = pa.array(rows), pa.array(groups)
@@ -147,7 +147,7 @@ class Run:
             yield place, self.take_groups(np.flatnonzero(places == place))
 
 
-def first_not_below(numbers: NDArray[Any], bounds: Numbers, least: Any) -> Numbers:
+def first_not_below(numbers: NDArray[Any], bounds: Ints, least: Any) -> Ints:
     """For each stretch of ascending numbers the position of the first that is not below `least`.
 
     >>> first_not_below(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()

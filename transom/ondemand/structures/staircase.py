@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Extreme
 from transom.aggregates.numeric import numeric_form
+from transom.columns.arrays import Ints
 from transom.ondemand.structures.build_runs import (
     align_groups,
     keep_entries,
@@ -19,7 +20,7 @@ from transom.ondemand.structures.build_runs import (
     sorted_run,
     without_nulls,
 )
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run, Structure, TupleBatch
+from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import combine_states, entries_since
 
 
@@ -78,7 +79,7 @@ class Staircase(Structure):
         return window.answers(combine_states(self.accumulator, [values], window.codes, window.count))
 
 
-def _ranks(values: pa.Array) -> tuple[Numbers, int]:
+def _ranks(values: pa.Array) -> tuple[Ints, int]:
     """Numbers in the order of the values, equal for equal values, and one more than the greatest number."""
     form = numeric_form(Extreme(values.type, "max"))
     if form is not None and form.dtype.kind == "i":

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.type_ids import type_id
 from transom.ondemand.structures.answer_intervals import AnswerIntervals, BucketTuples
@@ -36,7 +37,7 @@ from transom.ondemand.structures.build_runs import (
     sorted_run,
     without_nulls,
 )
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run, Structure, TupleBatch
+from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import (
     RunPart,
     concatenate_arrays,
@@ -44,7 +45,7 @@ from transom.ondemand.structures.window_entries import (
     running_totals,
 )
 
-BUCKETS = 64
+TIMEGRAM_BUCKETS = 64
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class TimeGram(Structure):
     """
 
     type: pa.DataType | None
-    buckets: int = BUCKETS
+    buckets: int = TIMEGRAM_BUCKETS
     between: tuple[float, float] | None = None
     bounds: tuple[float, ...] = ()
     within: float | None = None
@@ -125,9 +126,7 @@ class TimeGram(Structure):
         keys = tuple(key.take(owners) for key in batch.keys)
         return self._sliced(replace(run, keys=keys, columns={}, heads=heads))
 
-    def _filed(
-        self, values: NDArray[np.float64], batch: TupleBatch
-    ) -> tuple[Numbers, NDArray[np.int16] | None]:
+    def _filed(self, values: NDArray[np.float64], batch: TupleBatch) -> tuple[Ints, NDArray[np.int16] | None]:
         """The bucket of each value, and the exponent of each group's grid if buckets follow the values."""
         if self._fixed_buckets is not None:
             return self._fixed_buckets.numbers(values), None
@@ -198,7 +197,7 @@ class TimeGram(Structure):
         )
         return GroupAnswers(window.keys, window.count, AnswerIntervals(filed, self._grain))
 
-    def _counts(self, part: RunPart, since: int) -> tuple[Numbers, Numbers]:
+    def _counts(self, part: RunPart, since: int) -> tuple[Ints, Ints]:
         """The least and the greatest number of tuples of each bucket in the window."""
         if self.slice is None:
             found = part.stops - part.starts

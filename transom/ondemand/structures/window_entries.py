@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.numeric import expand_runs, numeric_form
+from transom.columns.arrays import Ints
 from transom.ondemand.structures.build_runs import align_divided_groups, align_groups
-from transom.ondemand.structures.runs import GroupAnswers, Numbers, Run
+from transom.ondemand.structures.runs import GroupAnswers, Run
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class RunPart:
     """
 
     run: Run
-    groups: Numbers
-    starts: Numbers
-    stops: Numbers
-    codes: Numbers
+    groups: Ints
+    starts: Ints
+    stops: Ints
+    codes: Ints
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class WindowEntries:
     count: int
 
     @property
-    def codes(self) -> Numbers:
+    def codes(self) -> Ints:
         """The groups of all pieces, part after part."""
         return concatenate_arrays([part.codes for part in self.parts])
 
@@ -76,7 +77,7 @@ def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> Win
     return WindowEntries(tuple(replace(part, codes=ranks[part.codes]) for part in parts), keys, len(kept))
 
 
-def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) -> tuple[States, Numbers]:
+def take_ranges(columns: Sequence[pa.Array], starts: Ints, stops: Ints) -> tuple[States, Ints]:
     """The rows of some ranges of columns, and the number of the range that each row is from."""
     if len(starts) == 1:  # the common case without GROUP BY
         start, count = int(starts[0]), int(stops[0] - starts[0])
@@ -86,12 +87,12 @@ def take_ranges(columns: Sequence[pa.Array], starts: Numbers, stops: Numbers) ->
     return [column.take(at) for column in columns], which
 
 
-def running_totals(run: Run, name: str) -> Numbers:
+def running_totals(run: Run, name: str) -> Ints:
     """The totals of a column of whole numbers up to and including each entry, over all groups; cached in the run.
 
     They wrap, and so do their differences. They are not stored with the run, since parts of it have others.
     """
-    known: Numbers | None = run.derived.get(name)
+    known: Ints | None = run.derived.get(name)
     if known is None:
         known = run.derived[name] = np.cumsum(run.columns[name].cast(pa.int64()).to_numpy())
     return known
@@ -104,7 +105,7 @@ def concatenate_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
-def combine_states(accumulator: Accumulator, states: States, codes: Numbers, groups: int) -> States:
+def combine_states(accumulator: Accumulator, states: States, codes: Ints, groups: int) -> States:
     """`Accumulator.combine`, in NumPy where the accumulator has a numeric form."""
     form = numeric_form(accumulator)
     if form is None:

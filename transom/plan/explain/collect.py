@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from transom.columns.groups import group
-from transom.durations import format_instant
+from transom.durations import HOUR, format_instant
 from transom.elements import Clock, ClockKind, Summary
 from transom.estimates import Accuracy
 from transom.overload.settings import Overload
@@ -61,7 +61,6 @@ from transom.state.state import State, StreamState, Work
 from transom.windows.slices import count_edges, cuts, next_edges
 from transom.windows.stream_rules import StreamRules
 
-HOUR = 3_600_000_000
 NEXT = 5  # edges that are shown
 MOST_EDGES = 100_000  # that are counted one by one
 

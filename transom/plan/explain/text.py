@@ -32,7 +32,7 @@ from transom.plan.explain.text_parts import (
     readable,
 )
 
-MANY = 12  # with more selections, only those of the first family are shown at length
+SELECTIONS_AT_LENGTH = 12  # with more selections, only those of the first family are shown at length
 
 
 def plan_text(plan: Explanation, verbose: bool = False) -> str:
@@ -123,7 +123,9 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     if stream.queries or not (stream.on_demand or stream.with_preference):
         yield f"  done: {work_text(stream.work)}"
     others = detail
-    if detail.families is not None and selections > MANY:  # then the first family stands for all
+    if (
+        detail.families is not None and selections > SELECTIONS_AT_LENGTH
+    ):  # then the first family stands for all
         others = replace(detail, selections=1, queries=2)
     yield from indented(
         first(

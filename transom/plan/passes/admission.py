@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from transom.columns.arrays import Ints
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled_query import CompiledQuery, Slot
@@ -30,8 +30,6 @@ from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.slices import crossed_slices
-
-Numbers = NDArray[np.int64]
 
 
 @pause_garbage_collection()
@@ -108,7 +106,7 @@ class SliceHolder(Protocol):
     def shards(self) -> Sequence[ShardRef]: ...
 
 
-def slices_held(state: SliceHolder, home: int) -> tuple[Numbers, Numbers]:
+def slices_held(state: SliceHolder, home: int) -> tuple[Ints, Ints]:
     """The starts and stops of a selection's slices."""
     selection = state.selections[home]
     if selection.on_executors:
@@ -363,7 +361,7 @@ class _Change:
         self.moved[home] = layout, rows.set_column(1, "slice", pa.array(firsts))
         return missed & cut
 
-    def _slices(self, home: int) -> tuple[Numbers, Numbers] | None:
+    def _slices(self, home: int) -> tuple[Ints, Ints] | None:
         sheet = self.sheets.get(self.selections[home].sheet)
         if home in self.moved:
             rows = self.moved[home][1]

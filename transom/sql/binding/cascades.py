@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ import pyarrow as pa
 from transom.errors import SQLError
 from transom.sql.binding.bind import bind
 from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.clauses.end_clauses import END_CLAUSES, end_clause_at
 from transom.sql.query import Query, free_name
+from transom.sql.syntax.spark_parser import query_tokens
 
 _FROM = re.compile(r"(?i)\bfrom\b")
 _UNSURE = re.compile(r"['\"`]|--|/\*")  # where these are, a FROM may be inside of something
@@ -21,7 +24,9 @@ _PIECE = re.compile(
     r"|(`[^`]*`|[^\W\d]\w*|[\[\](),])",
     re.DOTALL,
 )
-_END = {"WHERE", "GROUP", "HAVING", "EMIT"}
+_END_OF_FROM = {"WHERE", "GROUP", "HAVING"}
+_OPENINGS = {tuple(opening.split()) for reader in END_CLAUSES for opening in reader.openings}
+_FIRST_WORDS = {opening[0] for opening in _OPENINGS}
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
@@ -190,9 +195,24 @@ def _sources(text: str) -> list[FromName]:
         elif expected:
             sources.append(FromName(word.strip("`"), *piece.span(1)))
             expected = False
-        elif word.upper() in _END:
+        elif word.upper() in _END_OF_FROM or (
+            word.upper() in _FIRST_WORDS and _opens_clause(text, piece.start(1))
+        ):
             break
     return sources
+
+
+def _opens_clause(text: str, start: int) -> bool:
+    """Whether a clause at the end of a query begins at a word; ON and USING can also belong to a join."""
+    following = (piece[1].upper() for piece in _PIECE.finditer(text, start) if piece[1])
+    words = tuple(islice(following, 2))
+    if words[:1] not in _OPENINGS and words not in _OPENINGS:
+        return False
+    try:
+        tokens = query_tokens(text)
+    except SQLError:
+        return True
+    return any(token.start == start and end_clause_at(tokens, at) for at, token in enumerate(tokens))
 
 
 def _start(text: str) -> int | None:

@@ -15,8 +15,8 @@ from transom.sql.catalog import Scalars
 from transom.sql.query import Scalar
 from transom.sql.syntax.parsed_query import Parsed
 
-Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
+_Result = TypeVar("_Result")
+Steps = Generator[None, None, _Result]
 Shared = TypeVar("Shared", bound=Hashable)
 
 _NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])"
@@ -131,7 +131,7 @@ class Typer:
             self.parsed.fail(type.message, node)
         return type
 
-    def build_until_typed(self, build: Callable[[], Result]) -> Steps[Result]:
+    def build_until_typed(self, build: Callable[[], _Result]) -> Steps[_Result]:
         """Build again after each round of type resolution, until all types are known."""
         while True:
             self.missing = False
@@ -164,13 +164,13 @@ class ScalarBinder(ABC):
 
 
 def run_steps(
-    running: dict[str, Steps[Result]], texts: Mapping[str, str], table: TypeTable
-) -> dict[str, Result | SQLError]:
+    running: dict[str, Steps[_Result]], texts: Mapping[str, str], table: TypeTable
+) -> dict[str, _Result | SQLError]:
     """Bind queries side by side, so that the types that they want are resolved together.
 
     Each gives its bound query or its own error.
     """
-    outcome: dict[str, Result | SQLError] = {}
+    outcome: dict[str, _Result | SQLError] = {}
     while running:
         for name, steps in list(running.items()):
             try:

@@ -19,7 +19,7 @@ _ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
     "ordered_sharing": lambda function: function.is_extreme,
     "timegram": lambda function: function.interval is not None,
 }
-ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
+INTERVAL_SUFFIXES = ("_low", "_high")  # what the bounds of an interval are called, after its item
 
 
 def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls: Sequence[Call]) -> None:
@@ -50,7 +50,7 @@ def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Cal
     for name, sql, node in items:
         if not (is_key_reference(sql) or is_aggregate_reference(sql)):
             _refuse_interval(parsed, node, "select aggregates and group columns as they are")
-        for end in ENDS if is_aggregate_reference(sql) else ():
+        for end in INTERVAL_SUFFIXES if is_aggregate_reference(sql) else ():
             if f"{name}{end}".casefold() in taken:
                 message = f"the bounds of {name} are called {name}_low and {name}_high; give it another alias"
                 parsed.fail(message, node)

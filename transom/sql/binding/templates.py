@@ -18,7 +18,7 @@ from sqlglot import exp
 from transom.sql.binding.joins import BoundJoins
 from transom.sql.binding.select import SelectBinder
 from transom.sql.binding.window import is_window, windowing
-from transom.sql.syntax.canonical import OPERATORS
+from transom.sql.syntax.canonical import OPERATOR_TEXTS
 from transom.sql.syntax.parsed_query import Bracket, Parsed
 from transom.sql.syntax.token_reader import Piece
 
@@ -26,7 +26,7 @@ from transom.sql.syntax.token_reader import Piece
 _CONSTANT = re.compile(r"('[^'\\]*'|`[^`]*`|(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))")
 _UNCUT = re.compile(r'["\\]|--|/\*')  # where these are, a quote may not be what it seems
 # What may stand around a hole; the parser looks into literals of types, intervals and indexes.
-_AROUND = (*OPERATORS, exp.Paren, exp.Neg, exp.In, exp.Between, exp.Anonymous)
+_AROUND = (*OPERATOR_TEXTS, exp.Paren, exp.Neg, exp.In, exp.Between, exp.Anonymous)
 
 
 class Cut(NamedTuple):

@@ -14,7 +14,13 @@ from transom.elements import Emit
 from transom.errors import SettingError, SQLError, near_miss
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
-from transom.sql.syntax.token_reader import EARLIER, ENDS, TokenReader, is_after_from, word_of
+from transom.sql.syntax.token_reader import (
+    EARLIER_CLAUSES,
+    EXPRESSION_ENDS,
+    TokenReader,
+    is_after_from,
+    word_of,
+)
 
 _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
@@ -63,7 +69,7 @@ def opens_emit(tokens: Sequence[Token], at: int) -> bool:
         return False
     before = tokens[at - 1].token_type
     if at + 1 == len(tokens):
-        return before in ENDS
+        return before in EXPRESSION_ENDS
     if not is_after_from(tokens, at):
         return False
     after = tokens[at + 1].token_type
@@ -76,7 +82,12 @@ def read_emit(text: str, tokens: Sequence[Token], at: int) -> tuple[EmitClause, 
     return _EmitReader(text, tokens, at).read(), len(tokens)
 
 
-EMIT_EARLY = EndClauseReader(("EMIT",), opens_emit, read_emit)
+EMIT_EARLY = EndClauseReader(
+    openings=("EMIT EARLY",),
+    keywords=(*" ".join(_PARTS).split(), "BETWEEN", "AND", "OF", "SLIDE"),
+    opens=opens_emit,
+    read=read_emit,
+)
 
 
 class _EmitReader(TokenReader):
@@ -130,7 +141,7 @@ class _EmitReader(TokenReader):
             self.fail(message, token, self.token())
         if word in _OTHERS:
             self.fail(f"EMIT EARLY is for queries with SLIDE, and {word} for those without", token)
-        if token.token_type in EARLIER:
+        if token.token_type in EARLIER_CLAUSES:
             self.fail("EMIT EARLY comes at the very end of a query, and this is after it", token)
         found = self.written(token)
         self.fail(
@@ -143,7 +154,7 @@ class _EmitReader(TokenReader):
     def _read_every(self, word: Token) -> None:
         first = self.at
         while (token := self.token()) is not None:
-            if word_of(token) in (*_STARTS, *_OTHERS) or token.token_type in EARLIER:
+            if word_of(token) in (*_STARTS, *_OTHERS) or token.token_type in EARLIER_CLAUSES:
                 break
             self.at += 1
         value = self.tokens[first : self.at]

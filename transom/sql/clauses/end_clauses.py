@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token
+
 from transom.errors import SQLError
 from transom.sql.clauses.emit import EMIT_EARLY
 from transom.sql.clauses.overload import ON_OVERLOAD
@@ -12,6 +16,17 @@ from transom.sql.syntax.spark_parser import query_tokens
 from transom.sql.syntax.token_reader import word_of
 
 END_CLAUSES: tuple[EndClauseReader, ...] = (ON_OVERLOAD, EMIT_EARLY, USING, WITH_PREFERENCE)
+_BY_FIRST_WORD = {
+    word: tuple(each for each in END_CLAUSES if word in each.first_words)
+    for reader in END_CLAUSES
+    for word in reader.first_words
+}
+
+
+def end_clause_at(tokens: Sequence[Token], at: int) -> EndClauseReader | None:
+    """The reader of the clause that begins at a token; None if no clause begins there."""
+    readers = _BY_FIRST_WORD.get(word_of(tokens[at]), ())
+    return next((reader for reader in readers if reader.opens(tokens, at)), None)
 
 
 def read_end_clauses(text: str) -> tuple[EndClause, ...]:
@@ -19,7 +34,7 @@ def read_end_clauses(text: str) -> tuple[EndClause, ...]:
     tokens, at = query_tokens(text), 0
     clauses: list[EndClause] = []
     while at < len(tokens):
-        reader = next((each for each in END_CLAUSES if word_of(tokens[at]) in each.words), None)
+        reader = next((each for each in END_CLAUSES if word_of(tokens[at]) in each.first_words), None)
         if reader is None:
             raise SQLError("this is not a clause", text, tokens[at].start, tokens[at].end + 1)
         clause, at = reader.read(text, tokens, at)

@@ -8,7 +8,13 @@ from typing import ClassVar, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from transom.sql.clauses.promise_reader import PREFERENCE_PARTS, WINDOW_CLAUSES, PromiseReader, WrittenPromise
+from transom.sql.clauses.promise_reader import (
+    PREFERENCE_PARTS,
+    PROMISE_WORDS,
+    WINDOW_CLAUSES,
+    PromiseReader,
+    WrittenPromise,
+)
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.query import OverloadPreference
 from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
@@ -54,7 +60,9 @@ def read_overload(text: str, tokens: Sequence[Token], at: int) -> tuple[Overload
     return reader.read(), reader.at
 
 
-ON_OVERLOAD = EndClauseReader(("ON",), opens_overload, read_overload)
+ON_OVERLOAD = EndClauseReader(
+    openings=("ON OVERLOAD",), keywords=("PREFER", *PROMISE_WORDS), opens=opens_overload, read=read_overload
+)
 
 
 class _OverloadReader(PromiseReader):

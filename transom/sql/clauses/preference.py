@@ -13,7 +13,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.elements import Preference
 from transom.errors import near_miss
-from transom.sql.clauses.promise_reader import PREFERENCE_PARTS, WINDOW_CLAUSES, PromiseReader, WrittenPromise
+from transom.sql.clauses.promise_reader import (
+    PREFERENCE_PARTS,
+    PROMISE_WORDS,
+    WINDOW_CLAUSES,
+    PromiseReader,
+    WrittenPromise,
+)
 from transom.sql.syntax.parsed_query import EndClauseReader
 from transom.sql.syntax.token_reader import Piece, is_after_from, word_of
 
@@ -53,7 +59,12 @@ def read_preference(text: str, tokens: Sequence[Token], at: int) -> tuple[Prefer
     return _PreferenceReader(text, tokens, at).read(), len(tokens)
 
 
-WITH_PREFERENCE = EndClauseReader(("WITH",), opens_preference, read_preference)
+WITH_PREFERENCE = EndClauseReader(
+    openings=("WITH PREFERENCE",),
+    keywords=(*PROMISE_WORDS, *" ".join(_FORMS).split(), "PROBES"),
+    opens=opens_preference,
+    read=read_preference,
+)
 
 
 class _PreferenceReader(PromiseReader):

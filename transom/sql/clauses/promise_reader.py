@@ -11,10 +11,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import near_miss
 from transom.sql.promise import Number
-from transom.sql.syntax.token_reader import EARLIER, TokenReader
+from transom.sql.syntax.token_reader import EARLIER_CLAUSES, TokenReader
 
 ORDERS = ("desc", "asc", "weighted")
 COUNT = "SUMMARY.Estimate.Count"
+PROMISE_WORDS = (*map(str.upper, ORDERS), "SUMMARY")  # those that an editor shows as keywords
 PREFERENCE_PARTS = ("FADE", "WINDOW", "BUDGET")
 WINDOW_CLAUSES = ("EMIT", "USING", "WITHIN")  # the last clauses of window queries
 _SUMS = {TokenType.PLUS: "+", TokenType.DASH: "-"}
@@ -161,7 +162,7 @@ class PromiseReader(TokenReader):
         token_text = self.written(token)
         if token.token_type == TokenType.DOT:
             self.fail("a product is written with *", token)
-        if token.token_type in EARLIER:
+        if token.token_type in EARLIER_CLAUSES:
             self.fail(f"{self.name} comes at the very end of a query, and this is after it", token)
         if isinstance(promise, Leaf) and not promise.counted and len(promise.column.parts) == 1:
             written = promise.column.name

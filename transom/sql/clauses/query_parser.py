@@ -14,12 +14,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
-from transom.sql.clauses.end_clauses import END_CLAUSES
+from transom.sql.clauses.end_clauses import end_clause_at
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
 from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
-from transom.sql.syntax.token_reader import word_of
 
 _REFUSED = {
     TokenType.ORDER_BY: "ORDER BY is not supported: results come window by window",
@@ -40,11 +39,6 @@ _REFUSED = {
 _REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
 _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
-_READERS = {
-    word: [each for each in END_CLAUSES if word in each.words]
-    for reader in END_CLAUSES
-    for word in reader.words
-}
 
 
 def parse(text: str) -> Parsed:
@@ -118,8 +112,8 @@ class _Tokens:
 
     def _opened(self, at: int) -> EndClauseReader | None:
         """The reader of the clause that begins at a token."""
-        readers = _READERS.get(word_of(self.tokens[at]), ())
-        return next((r for r in readers if r not in self.clauses and r.opens(self.tokens, at)), None)
+        reader = end_clause_at(self.tokens, at)
+        return None if reader in self.clauses else reader
 
     def _read_bracket(self, at: int) -> int:
         if self.bracket is not None:

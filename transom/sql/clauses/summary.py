@@ -20,10 +20,16 @@ from transom.sql.catalog import Catalog, Relation
 from transom.sql.syntax.spark_parser import query_tokens
 from transom.sql.syntax.token_reader import TokenReader, word_of
 
-STRUCTURES = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
-CHOICES = (*STRUCTURES.values(), "auto")
+STRUCTURE_OF_SHORT_NAME = {"T1": "none", "T2": "time", "T3": "cells", "T4": "adjusting"}
+CHOICES = (*STRUCTURE_OF_SHORT_NAME.values(), "auto")
 OPTIONS = ("GRANULARITY", "COLLAPSE", "STRUCTURE", "BUCKETS", "COUNTSKETCH", "HISTOGRAM")
-RATES, DEPTHS, BUCKETS, ROWS, WIDTHS = (2, 64), (1, 16), (1, 65_536), (1, 15), (2, 4_096)
+RATES, DEPTHS, HISTOGRAM_BUCKETS, SKETCH_ROWS, SKETCH_WIDTHS = (
+    (2, 64),
+    (1, 16),
+    (1, 65_536),
+    (1, 15),
+    (2, 4_096),
+)
 MAX_REACH = 1_000 * 365 * 86_400_000_000  # a thousand years, well within 64 bits of microseconds
 _LISTED = f"{', '.join(OPTIONS[:-1])} or {OPTIONS[-1]}"
 _GAP = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
@@ -286,7 +292,7 @@ class _Statement(TokenReader):
         if token is None:
             self.fail(f"STRUCTURE needs {choice}", word)
         name = word_of(token)
-        name = STRUCTURES.get(name, name.lower())
+        name = STRUCTURE_OF_SHORT_NAME.get(name, name.lower())
         if name not in CHOICES:
             hint = near_miss(token.text, CHOICES)
             self.fail(f"STRUCTURE needs {choice}, found {self.written(token)}{hint}", token)
@@ -294,7 +300,7 @@ class _Statement(TokenReader):
         self.values["structure"] = name
 
     def _read_buckets(self) -> None:
-        self.values["buckets"] = self.whole("BUCKETS", "the number of BUCKETS", *BUCKETS)
+        self.values["buckets"] = self.whole("BUCKETS", "the number of BUCKETS", *HISTOGRAM_BUCKETS)
         if self.word() != "BETWEEN":
             return
         opening = self.take()
@@ -314,11 +320,11 @@ class _Statement(TokenReader):
         form = "COUNTSKETCH(rows, width), like COUNTSKETCH(5, 16)"
         self.at += 1
         first = self.at
-        rows = self.values["rows"] = self.whole("COUNTSKETCH", "the number of rows", *ROWS)
+        rows = self.values["rows"] = self.whole("COUNTSKETCH", "the number of rows", *SKETCH_ROWS)
         if rows % 2 == 0:
             self.outside("a count-sketch has an odd number of rows: an estimate is their median", first)
         self._parenthesis(TokenType.COMMA, form)
-        self.values["width"] = self.whole("COUNTSKETCH", "the width of a row", *WIDTHS)
+        self.values["width"] = self.whole("COUNTSKETCH", "the width of a row", *SKETCH_WIDTHS)
         self._parenthesis(TokenType.R_PAREN, form)
 
     # --- parts -----------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from transom.errors import near_miss
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
 from transom.sql.syntax.token_reader import (
-    EARLIER,
-    ENDS,
+    EARLIER_CLAUSES,
+    EXPRESSION_ENDS,
     SIGNS,
     Piece,
     TokenReader,
@@ -28,10 +28,10 @@ from transom.sql.syntax.token_reader import (
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 65_536
-STRUCTURES = ("exact", "naive", "ordered_sharing", "timegram")
+STORE_STRUCTURES = ("exact", "naive", "ordered_sharing", "timegram")
 _ARGUMENTS = ("BOUNDS", "BETWEEN", "SLICE")
 _FORMS = "a number of buckets like 64, BETWEEN low AND high, BOUNDS low, ..., high or SLICE '1 second'"
-_JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER}
+_JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER_CLAUSES}
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,11 @@ def opens_using(tokens: Sequence[Token], at: int) -> bool:
         return is_after_from(tokens, at) and not _is_of_join(tokens, at)
     if word_of(tokens[at]) != "WITHIN" or not is_after_from(tokens, at):
         return False
-    ended = tokens[at - 1].token_type in ENDS
+    ended = tokens[at - 1].token_type in EXPRESSION_ENDS
     if at + 1 == len(tokens):
-        return ended and any(token.token_type in EARLIER - {TokenType.L_BRACKET} for token in tokens[:at])
+        return ended and any(
+            token.token_type in EARLIER_CLAUSES - {TokenType.L_BRACKET} for token in tokens[:at]
+        )
     after = tokens[at + 1].token_type
     if after in (TokenType.NUMBER, TokenType.STRING):
         return True
@@ -87,7 +89,12 @@ def read_using(text: str, tokens: Sequence[Token], at: int) -> tuple[UsingClause
     return _UsingReader(text, tokens, at).read(), len(tokens)
 
 
-USING = EndClauseReader(("USING", "WITHIN"), opens_using, read_using)
+USING = EndClauseReader(
+    openings=("USING", "WITHIN"),
+    keywords=(*map(str.upper, STORE_STRUCTURES), *_ARGUMENTS, "AND"),
+    opens=opens_using,
+    read=read_using,
+)
 
 
 class _UsingReader(TokenReader):
@@ -123,9 +130,9 @@ class _UsingReader(TokenReader):
             self.fail(f"{word} is given twice", token)
         if word == "EMIT":
             self.fail("EMIT EARLY is for queries with SLIDE, and USING and WITHIN for those without", token)
-        if token.token_type in EARLIER:
+        if token.token_type in EARLIER_CLAUSES:
             self.fail("USING and WITHIN come at the very end of a query, and this is after them", token)
-        if token.token_type == TokenType.L_PAREN and self.values.get("structure") in STRUCTURES[:-1]:
+        if token.token_type == TokenType.L_PAREN and self.values.get("structure") in STORE_STRUCTURES[:-1]:
             self.fail(f"{self.values['structure']} takes nothing in parentheses", token)
         hint = near_miss(word, ["USING", "WITHIN"])
         self.fail(f"expected the end of the query, USING or WITHIN, found {written}{hint}", token)
@@ -150,12 +157,12 @@ class _UsingReader(TokenReader):
 
     def _read_structure(self, using: Token) -> Token:
         token = self.token()
-        choice = f"{', '.join(STRUCTURES[:-1])} or {STRUCTURES[-1]}"
+        choice = f"{', '.join(STORE_STRUCTURES[:-1])} or {STORE_STRUCTURES[-1]}"
         if token is None:
             self.fail(f"USING needs {choice}", using)
         name = word_of(token).lower()
-        if name not in STRUCTURES:
-            hint = near_miss(token.text, STRUCTURES)
+        if name not in STORE_STRUCTURES:
+            hint = near_miss(token.text, STORE_STRUCTURES)
             self.fail(f"USING needs {choice}, found {self.written(token)}{hint}", token)
         self.at += 1
         self.values["structure"] = name

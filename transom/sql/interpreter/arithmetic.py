@@ -43,7 +43,7 @@ def divided(left: Any, right: Any) -> Any:
     return EXACT.divide(left, right) if isinstance(left, Decimal) else left / right
 
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: EXACT.add(a, b) if isinstance(a, Decimal) else a + b,
     "-": lambda a, b: EXACT.subtract(a, b) if isinstance(a, Decimal) else a - b,
     "*": lambda a, b: EXACT.multiply(a, b) if isinstance(a, Decimal) else a * b,
@@ -59,7 +59,7 @@ def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> 
     """`left operator right`: integers wrap, decimals too large and division by zero are null."""
     narrow_left, narrow_right = as_literal_decimal(left, right), as_literal_decimal(right, left)
     type = types.arithmetic_type(operator, narrow_left, narrow_right)
-    compute = OPERATORS[operator]
+    compute = OPERATIONS[operator]
 
     def function(a: Any, b: Any) -> Any:
         if operator in "/%" and b == 0:

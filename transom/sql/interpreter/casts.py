@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.columns.types import is_number
+from transom.durations import SECOND
 from transom.errors import SQLError
 from transom.sql.interpreter.types import (
     DATE,
@@ -25,11 +26,10 @@ from transom.sql.interpreter.types import (
 )
 from transom.sql.interpreter.values import EPOCH, MICROSECOND, fit, single, wrap
 
-SECOND = 1_000_000
 TRUE, FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?$")
+NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?$")
 WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?$")
-WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
+SPECIAL_FLOATS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 MOMENT = re.compile(
     r"(?P<year>\d{4})(-(?P<month>\d{1,2})(-(?P<day>\d{1,2})"
     r"([ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})(\.(?P<fraction>\d{0,9}))?)?"
@@ -119,9 +119,9 @@ def to_double(value: Any, source: pa.DataType) -> float | None:
     if is_text(source):
         word = value.strip()
         unsigned = word.lstrip("+-").lower()
-        if unsigned in WORDS and len(word) - len(unsigned) <= 1:
-            return -WORDS[unsigned] if word.startswith("-") else WORDS[unsigned]
-        return float(word.rstrip("dDfF")) if NUMBER.match(word) else None
+        if unsigned in SPECIAL_FLOATS and len(word) - len(unsigned) <= 1:
+            return -SPECIAL_FLOATS[unsigned] if word.startswith("-") else SPECIAL_FLOATS[unsigned]
+        return float(word.rstrip("dDfF")) if NUMBER_TEXT.match(word) else None
     if is_timestamp(source):
         return float(value) / SECOND
     if is_number(source) or pa.types.is_boolean(source):
@@ -133,7 +133,7 @@ def to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Decimal 
     """Rounded half up to the scale; a double goes by way of its shortest text."""
     if is_text(source):
         word = value.strip()
-        return fit(Decimal(word), target) if NUMBER.match(word) and word[-1] not in "dDfF" else None
+        return fit(Decimal(word), target) if NUMBER_TEXT.match(word) and word[-1] not in "dDfF" else None
     if is_float(source):
         return fit(Decimal(repr(value)), target) if math.isfinite(value) else None
     if is_number(source) or pa.types.is_boolean(source):

@@ -8,7 +8,7 @@ from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import BOOL, NULL
-from transom.sql.interpreter.values import TESTS, order, order_nulls
+from transom.sql.interpreter.values import ORDER_TESTS, order, order_nulls
 
 
 def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -17,7 +17,7 @@ def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> 
     left, right = converted(left, type), converted(right, type)
     if operator == "<=>":
         return TypedExpression(BOOL, lambda row: order_nulls(left.of(row), right.of(row)) == 0)
-    return strict(BOOL, lambda a, b: TESTS[operator](order(a, b)), left, right)
+    return strict(BOOL, lambda a, b: ORDER_TESTS[operator](order(a, b)), left, right)
 
 
 def boolean(arg: TypedExpression) -> TypedExpression:

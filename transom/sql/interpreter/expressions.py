@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from transom.columns.types import Columns
 from transom.errors import SQLError, near_miss
 from transom.sql.interpreter import arithmetic as numbers
 from transom.sql.interpreter import conditions, nested_values
@@ -27,7 +28,6 @@ from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL
 from transom.sql.interpreter.values import wrap
 from transom.sql.syntax.spark_parser import parse_expression
 
-Columns = Mapping[str, pa.DataType]
 Functions = Mapping[str, Callable[[Sequence[TypedExpression]], TypedExpression]]
 
 parsed = lru_cache(maxsize=4096)(parse_expression)

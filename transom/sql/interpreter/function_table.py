@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Callable, Sequence
 
+from transom.durations import SECOND
 from transom.errors import SQLError
 from transom.sql.interpreter import arithmetic as numbers
 from transom.sql.interpreter import conditions, hashes, nested_values
 from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
-from transom.sql.interpreter.casts import SECOND
 from transom.sql.interpreter.json_text import json_function
 from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal
 from transom.sql.interpreter.types import (

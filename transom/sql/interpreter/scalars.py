@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from transom.columns.types import Columns
 from transom.errors import SQLError
-from transom.sql.interpreter.expressions import Columns, Compiler, parsed
+from transom.sql.interpreter.expressions import Compiler, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
 from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.values import column_values
 
-MAX_CACHED = 100_000  # compiled expressions; a day of queries that come and go must not fill the memory
+MAX_CACHED_EXPRESSIONS = (
+    100_000  # compiled expressions; a day of queries that come and go must not fill the memory
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class InterpretedScalars:
         used = tuple(sorted(compiler.used))
         is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
         compiled = Compiled(typed, used, used[0] if is_column else None)
-        if len(self._compiled) >= MAX_CACHED:
+        if len(self._compiled) >= MAX_CACHED_EXPRESSIONS:
             self._compiled = {}
         self._compiled[columns, text] = compiled
         return compiled

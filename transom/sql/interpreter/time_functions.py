@@ -10,8 +10,9 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
+from transom.durations import DAY, HOUR, MINUTE, SECOND
 from transom.errors import SQLError
-from transom.sql.interpreter.casts import SECOND, cast, to_date
+from transom.sql.interpreter.casts import cast, to_date
 from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import (
     DATE,
@@ -28,9 +29,8 @@ from transom.sql.interpreter.types import (
 )  # fmt: skip
 from transom.sql.interpreter.values import wrap
 
-MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 FIRST_DAY = date(1970, 1, 1)
-UNITS = {
+UNIT_MICROSECONDS = {
     "microsecond": 1, "millisecond": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY,
     "week": 7 * DAY,
 }  # fmt: skip
@@ -125,7 +125,7 @@ def to_micros(arg: TypedExpression) -> TypedExpression:
 
 def interval(length: str, unit: str) -> TypedExpression:
     """`INTERVAL '5' MINUTES`, of days or shorter units."""
-    size = UNITS.get(unit.lower().removesuffix("s"))
+    size = UNIT_MICROSECONDS.get(unit.lower().removesuffix("s"))
     try:
         micros = None if size is None else cast(float(length) * size, pa.float64(), LONG)
     except ValueError:
@@ -137,16 +137,16 @@ def interval(length: str, unit: str) -> TypedExpression:
 
 # --- truncation ----------------------------------------------------------------------------------
 
-YEARS, QUARTERS, MONTHS = {"year", "yyyy", "yy"}, {"quarter"}, {"month", "mon", "mm"}
+YEAR_WORDS, QUARTER_WORDS, MONTH_WORDS = {"year", "yyyy", "yy"}, {"quarter"}, {"month", "mon", "mm"}
 
 
 def first_date(unit: str, day: date) -> date | None:
     """The first day of the year, quarter, month or week; None for another unit."""
-    if unit in YEARS:
+    if unit in YEAR_WORDS:
         return day.replace(month=1, day=1)
-    if unit in QUARTERS:
+    if unit in QUARTER_WORDS:
         return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
-    if unit in MONTHS:
+    if unit in MONTH_WORDS:
         return day.replace(day=1)
     return day - timedelta(days=day.weekday()) if unit == "week" else None
 
@@ -164,8 +164,8 @@ def trunc(arg: TypedExpression, unit: TypedExpression) -> TypedExpression:
 def truncated_timestamp(unit: str, micros: int) -> int | None:
     """`date_trunc('hour', ts)`; null for a unit that Spark does not know."""
     unit = {"dd": "day"}.get(unit.lower(), unit.lower())
-    if unit in UNITS and unit != "week":
-        return micros - micros % UNITS[unit]
+    if unit in UNIT_MICROSECONDS and unit != "week":
+        return micros - micros % UNIT_MICROSECONDS[unit]
     start = first_date(unit, to_date(micros, TIMESTAMP) or FIRST_DAY)
     return None if start is None else (start - FIRST_DAY).days * DAY
 

@@ -19,7 +19,7 @@ MICROSECOND = timedelta(microseconds=1)
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)  # more digits than any Spark decimal needs on the way
 PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
-TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the order of its two sides
+ORDER_TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the order of its two sides
     "=": lambda o: o == 0, "!=": lambda o: o != 0, "<": lambda o: o < 0,
     "<=": lambda o: o <= 0, ">": lambda o: o > 0, ">=": lambda o: o >= 0,
 }  # fmt: skip

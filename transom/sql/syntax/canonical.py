@@ -15,12 +15,12 @@ from sqlglot import exp
 
 from transom.aggregates.table import window_function_names
 from transom.errors import near_miss
-from transom.sql.functions import ALLOWED, TAKES_UNIT, UNITS, UNSUPPORTED_AGGREGATES
+from transom.sql.functions import ALLOWED, TAKES_UNIT, UNIT_WORDS, UNSUPPORTED_AGGREGATES
 from transom.sql.syntax.parsed_query import Parsed
 
-Leaf = Callable[[exp.Expr], str | None]
+LeafText = Callable[[exp.Expr], str | None]
 
-OPERATORS: dict[type[exp.Expr], str] = {
+OPERATOR_TEXTS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -65,7 +65,7 @@ def bare(node: exp.Expr) -> exp.Expr:
 class Printer:
     """Prints expressions of one query; `leaf` prints columns and whatever else is special to the place."""
 
-    def __init__(self, parsed: Parsed, functions: frozenset[str], leaf: Leaf):
+    def __init__(self, parsed: Parsed, functions: frozenset[str], leaf: LeafText):
         self.parsed, self.leaf = parsed, leaf
         self.functions = {name.casefold(): name for name in functions}
         self.called: set[str] = set()  # user-defined functions met on the way
@@ -78,7 +78,7 @@ class Printer:
         special = self.leaf(node)
         if special is not None:
             return special
-        if (operator := OPERATORS.get(type(node))) is not None:
+        if (operator := OPERATOR_TEXTS.get(type(node))) is not None:
             return self._binary(node, operator)
         printer = _PRINTERS.get(type(node))
         if printer is None:
@@ -178,8 +178,8 @@ class Printer:
 
     def _unit(self, node: exp.Expr) -> str:
         """A word of time; it is printed as it is, so that it must be one that is known."""
-        if node.name.lower() not in UNITS:
-            self.parsed.fail(f"unknown unit {node.name}{near_miss(node.name, UNITS)}", node)
+        if node.name.lower() not in UNIT_WORDS:
+            self.parsed.fail(f"unknown unit {node.name}{near_miss(node.name, UNIT_WORDS)}", node)
         return node.name.upper()
 
     def _trim(self, node: exp.Expr) -> str:

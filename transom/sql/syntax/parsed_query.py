@@ -27,13 +27,20 @@ class EndClause(Protocol):
 class EndClauseReader:
     """How a clause at the end of a query is found and read.
 
-    `words` are those it can begin with. `opens` says whether it begins at a token, or the word is a name there.
-    `read` returns the clause and the place of the first token after it.
+    `openings` are the words that it can begin with, such as `EMIT EARLY`, and `keywords` its other words: an editor
+    shows them. `opens` says whether the clause begins at a token, or the word is a name there. `read` returns the
+    clause and the place of the first token after it.
     """
 
-    words: tuple[str, ...]
+    openings: tuple[str, ...]
+    keywords: tuple[str, ...]
     opens: Callable[[Sequence[Token], int], bool]
     read: Callable[[str, Sequence[Token], int], tuple[EndClause, int]]
+
+    @property
+    def first_words(self) -> tuple[str, ...]:
+        """The first word of each opening."""
+        return tuple(opening.split()[0] for opening in self.openings)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ NAMES_FOLLOW = {
     TokenType.SELECT,
 }
 # What an expression or a FROM clause ends with.
-ENDS = {
+EXPRESSION_ENDS = {
     TokenType.VAR,
     TokenType.IDENTIFIER,
     TokenType.NUMBER,
@@ -33,7 +33,7 @@ ENDS = {
     TokenType.R_PAREN,
     TokenType.R_BRACKET,
 }
-EARLIER = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
+EARLIER_CLAUSES = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
 INTEGER = re.compile(r"[+-]?\d+")
 _NAME = re.compile(r"[^\W\d]\w*")
 SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
