@@ -86,7 +86,9 @@ def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
         engine.lookup("SELECT max(speed) FROM s [RANGE 61]")
     with pytest.raises(SettingError, match="no on-demand query over the same rows"):
         engine.lookup("SELECT sum(volume) FROM s [RANGE 10] WHERE sensor = 1")
-    with pytest.raises(SettingError, match=r"there is only .*values of `volume`"):
+    with pytest.raises(
+        SettingError, match=r"needs values of `speed`, and all, q1 keep only .*values of `volume`"
+    ):
         engine.lookup("SELECT var_pop(speed) FROM s [RANGE 10]")
     with pytest.raises(SettingError, match="a query's text"):
         engine.lookup(engine.query("all"))  # type: ignore[arg-type]
@@ -94,6 +96,22 @@ def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
         engine.lookup("SELECT sum(volume) FROM s [RANGE 10 SLIDE 10]")
     with pytest.raises(transom.SQLError, match="unknown column volum"):
         engine.lookup("SELECT sum(volum) FROM s [RANGE 10]")
+
+
+def test_a_lookup_that_no_store_answers_names_the_kept_query_and_what_it_lacks(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path / "checkpoint"))
+    feed = engine.feed("s", "sensor int, volume int, t int", time="t")
+    engine.register("SELECT sensor FROM s [RANGE 10] GROUP BY sensor", "sensors")
+    feed.push([(1, 5, 1), (2, 6, 2)])
+    engine.step()
+    with pytest.raises(SettingError) as refused:
+        engine.lookup("SELECT sensor, sum(volume) AS x FROM s [RANGE 10] GROUP BY sensor")
+    assert str(refused.value) == (
+        "nothing is kept that answers this query: it needs values of `volume`, and sensors keeps only which groups "
+        "have rows; register the query to keep them"
+    )
 
 
 def test_what_cannot_be_asked_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -155,11 +157,46 @@ def _hashable(values: pa.Array) -> list[int | float | str]:
     elif pa.types.is_binary(values.type):
         return [value.hex() for value in values.to_pylist()]
     elif pa.types.is_nested(values.type):
-        return [repr(value) for value in values.to_pylist()]
+        return [nested_text(value) for value in values.to_pylist()]
     elif not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         values = pc.cast(values, pa.string())
     hashable: list[int | float | str] = values.to_pylist()
     return hashable
+
+
+def nested_text(value: object) -> str:
+    """A struct, list or map as a text that only equal values have; stored sketches depend on it.
+
+    Every part has a letter for its type, and texts have their length, so that no two values run together. A
+    negative zero is a zero, as in SQL.
+
+    >>> nested_text({"a": 1, "b": ["x", None, -0.0]})
+    '(i1,(s1:x,n,d0x0.0p+0))'
+    """
+    match value:
+        case None:
+            return "n"
+        case dict():
+            return f"({','.join(map(nested_text, value.values()))})"
+        case list() | tuple():
+            return f"({','.join(map(nested_text, value))})"
+        case bool():
+            return f"b{int(value)}"
+        case int():
+            return f"i{value}"
+        case float():
+            return f"d{(value + 0.0).hex()}"
+        case Decimal():
+            return f"e{value:f}"  # the type of the column gives all values the same number of digits
+        case str():
+            return f"s{len(value)}:{value}"
+        case bytes():
+            return f"x{value.hex()}"
+        case datetime() | date() | time():
+            return f"t{value.isoformat()}"
+        case timedelta():
+            return f"u{value // timedelta(microseconds=1)}"
+    raise TypeError(f"not a value that a sketch takes: {value!r}")
 
 
 def _packed(sketches: list[Any], serialize: Callable[[Any], Any]) -> pa.Array:

@@ -23,9 +23,10 @@ from transom.ondemand.lookup import (
     lookup_result,
     lookup_schema,
 )
-from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.store_specs import StoreSet, store_id, stores_read_by
 from transom.ondemand.stores import lookup_end
 from transom.plan.compiled_query import CompiledQuery, compile_query
+from transom.plan.explain.text_parts import name_list
 from transom.results.result_rows import computed_texts
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
@@ -120,11 +121,7 @@ class Lookups:
         if longest:
             said, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
             raise SettingError(f"the query asks for {said}, and no more than {most} is kept")
-        known = ", ".join(spec.text for spec in kept.stores.values() if not spec.keeps_times)
-        raise SettingError(
-            "nothing is kept that answers this query: of these rows and groups there is only "
-            f"{known or 'which there are'}"
-        )
+        raise SettingError(_why_not_answered(compiled, kept))
 
     def _lookup(
         self, query: CompiledQuery, length: int, state: State, at: Any, where: GroupFilter
@@ -179,6 +176,18 @@ class Lookups:
             while len(self._texts) > MOST_TEXTS:
                 self._texts.popitem(last=False)
         return compiled
+
+
+def _why_not_answered(query: CompiledQuery, kept: StoreSet) -> str:
+    """What a query needs that the registered queries over the same rows and groups do not keep."""
+    specs = stores_read_by(query).specs
+    missing = ", ".join(spec.text for spec in specs if store_id(kept.selection, spec) not in kept.stores)
+    stored = ", ".join(spec.text for spec in kept.stores.values() if not spec.keeps_times)
+    keep = "keeps" if len(kept.queries) == 1 else "keep"
+    return (
+        f"nothing is kept that answers this query: it needs {missing}, and {name_list(kept.queries, 3)} {keep} only "
+        f"{stored or 'which groups have rows'}; register the query to keep them"
+    )
 
 
 def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Iterator[CompiledQuery]:
