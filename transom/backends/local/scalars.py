@@ -43,13 +43,13 @@ class LocalScalars(InterpretedScalars):
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         now = time.time_ns() // 1000
         texts = {name: at_clock(text, now) for name, text in expressions.items()}
-        until = getattr(self._limit, "until", None)
+        until: float | None = getattr(self._limit, "until", None)
         apart: dict[str, str] = {}
         if until is not None and table.num_rows and table.num_columns:
             apart = {
                 n: text for n, text in texts.items() if needs_worker(text) and not self.calls_python(text)
             }
-        if not apart:
+        if until is None or not apart:
             return super().project(table, texts)
         used = self.used_columns(table, apart.values()) or table.column_names[:1]
         theirs = self._worker.project(table.select(used), apart, until)
