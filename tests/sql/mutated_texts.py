@@ -24,7 +24,8 @@ QUERIES = [
     "SELECT count(*) FILTER (WHERE seen) AS f, stddev(price), var_pop(price) FROM bids [RANGE 1 day SLIDE 1 hour]",
     "SELECT count(*) AS n FROM bids [RANGE 5 min SLIDE 1 min] EMIT EARLY EVERY 10 SECONDS",
     "SELECT sum(price) AS s FROM bids [RANGE 5 min SLIDE 1 min] EMIT EARLY AT 50%, 75% OF SLIDE",
-    "SELECT sum(price) AS s FROM bids [RANGE 5 min SLIDE 1 min] EMIT EARLY WITH ACCURACY 90% BETWEEN 10% AND 90% OF SLIDE",
+    "SELECT sum(price) AS s FROM bids [RANGE 5 min SLIDE 1 min] EMIT EARLY "
+    "WITH ACCURACY 90% BETWEEN 10% AND 90% OF SLIDE",
     "SELECT max(price) AS m FROM bids [RANGE 5 min] USING timegram(64)",
     "SELECT site, max(price) AS m FROM bids [RANGE 5 min] GROUP BY site USING ordered_sharing",
     "SELECT sum(price) AS s FROM bids [RANGE 5 min] WITHIN 5% USING timegram(SLICE '1 second')",

@@ -85,3 +85,25 @@ def check(text: str, run: Any) -> None:
         run(text)
     except Exception as error:
         raise AssertionError(f"{type(error).__name__} for {text!r}") from error
+
+
+@ON_BOTH
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT max(price) FROM bids [RANGE 5 min] USING timegram(1e308.8)", "1e308.8 is not a number"),
+        ("SELECT max(price) FROM bids [RANGE 5 min] USING timegram(4E)", "4E is not a number"),
+        ("SELECT sum(price) FROM bids [RANGE 5 min SLIDE 1 min] EMIT EARLY AT 4E% OF SLIDE", "4E is not"),
+        ("SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE price > 4E", "4E is not a number"),
+        (
+            "SELECT sum(CAST(kind AS DECIMAL(99999999999999999999, 6))) FROM bids [RANGE 1 min SLIDE 1 min]",
+            ".",
+        ),
+        ("SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE ts > ts - INTERVAL 0.1 MINUTES", "."),
+        (f"SELECT {'(' * 5000}1 FROM bids [RANGE 1 min SLIDE 1 min]", "."),
+        (f"SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE {'NOT ' * 5000}seen", "."),
+    ],
+)
+def test_a_text_that_raised_something_else_before(engine: transom.Engine, text: str, message: str) -> None:
+    with pytest.raises(transom.TransomError, match=message):
+        engine.check(text)
