@@ -26,6 +26,9 @@ test: java $(READY) ## every test except those for the cluster and the browser (
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
 	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
 
+fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
+	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
+
 test-api: java $(READY) ## many generated requests against the API's description, a few minutes
 	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/server/test_description.py $(ARGS)
 

@@ -26,6 +26,10 @@ class BatchError(TransomError, RuntimeError):
     """A batch could not be processed; nothing of it was committed."""
 
 
+class DeadlineError(BatchError):
+    """A batch, a prod or a lookup took longer than its deadline."""
+
+
 class CostError(TransomError, ValueError):
     """A query or a summary would cost more than the limits allow."""
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tests.aggregates import test_laws, test_lower
 from tests.aggregates.laws import accumulators
 from tests.results.pure_batches import Pure
 from transom.aggregates import table
-from transom.aggregates.accumulators import Codes, Extreme, States, reduce_groups
+from transom.aggregates.accumulators import AccumulatorTraits, Codes, Extreme, States, reduce_groups
 from transom.aggregates.table import AggregateFunction, Parameters
 from transom.errors import SettingError, SQLError
 from transom.oracle.aggregates import TEXTBOOK
@@ -29,6 +30,8 @@ from transom.sql.interpreter.values import order
 @dataclass(frozen=True)
 class Product:
     """The product of the values that are not null; null when there are none."""
+
+    traits: ClassVar = AccumulatorTraits()
 
     @property
     def id(self) -> str:

@@ -343,3 +343,18 @@ def test_a_failure_of_the_disk_stops_the_engine_and_suspends_nothing(
     feed.push(rows(1))
     engine.step()
     assert answers(query) == [("12:00", "12:01", 1)]
+
+
+def test_a_deadline_that_was_missed_once_accuses_no_query() -> None:
+    batch, missed = Runs(8, {5}), [True]
+
+    def attempt(without: Mapping[str, str]) -> list[str]:
+        if missed[0] and len(without) == 4:  # the first half alone is slow, once
+            missed[0] = False
+            raise ValueError("slow")
+        return batch.attempt(without)
+
+    quarantine = Quarantine(
+        lambda: batch.living, attempt, batch.suspend, str, lambda error: False, lambda error: False
+    )
+    assert quarantine.run() == ["0", "1", "2", "3", "4", "6", "7"]

@@ -9,7 +9,8 @@ SUM and COUNT.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,34 @@ Codes = NDArray[np.int64]
 States = list[pa.Array]
 
 
+class ExactStore(Enum):
+    """How an on-demand store answers an accumulator exactly, for a window of any length."""
+
+    COUNT = "the number of stored tuples"
+    TOTAL = "the difference of two running totals in 64 bits"
+    LEAST = "the least value, among those that no later value equals or beats"
+    GREATEST = "the greatest value, among those that no later value equals or beats"
+    STATES = "the combined states of blocks of tuples"
+
+
+@dataclass(frozen=True)
+class AccumulatorTraits:
+    """What other packages read about an accumulator; the defaults are right for every accumulator."""
+
+    store: ExactStore = ExactStore.STATES
+    reads_values: bool = True  # False: it counts rows, and takes no argument
+    is_sketch: bool = (
+        False  # a state takes the memory of many values, and merging one the time of many updates
+    )
+
+
 class Accumulator(Protocol):
     """A kind of partial aggregate; implementations are frozen and compare by value."""
+
+    @property
+    def traits(self) -> AccumulatorTraits:
+        """Which structures can store it, and what its states cost."""
+        ...
 
     @property
     def id(self) -> str:
@@ -63,6 +90,8 @@ def reduce_groups(values: pa.Array, codes: Codes, groups: int, function: str) ->
 class CountRows:
     """How many tuples there are, null or not."""
 
+    traits: ClassVar = AccumulatorTraits(ExactStore.COUNT, reads_values=False)
+
     @property
     def id(self) -> str:
         return "count(*)"
@@ -83,6 +112,8 @@ class CountRows:
 @dataclass(frozen=True)
 class Count:
     """How many values are not null."""
+
+    traits: ClassVar = AccumulatorTraits(ExactStore.COUNT)
 
     @property
     def id(self) -> str:
@@ -113,6 +144,12 @@ class Sum:
     input: pa.DataType
 
     @property
+    def traits(self) -> AccumulatorTraits:
+        # A difference of rounded sums is not the sum in between, and decimals do not fit into 64 bits.
+        is_integer = pa.types.is_integer(self.input)
+        return AccumulatorTraits(ExactStore.TOTAL if is_integer else ExactStore.STATES)
+
+    @property
     def id(self) -> str:
         return f"sum({type_id(self.input)})"
 
@@ -138,6 +175,10 @@ class Extreme:
 
     input: pa.DataType
     function: str  # "min" or "max"
+
+    @property
+    def traits(self) -> AccumulatorTraits:
+        return AccumulatorTraits(ExactStore.LEAST if self.function == "min" else ExactStore.GREATEST)
 
     @property
     def id(self) -> str:
@@ -172,6 +213,8 @@ class Moments:
     States merge by Chan's formula, which does not cancel digits as sums of squares do. The sum serves SUM and
     AVG of the same values; the mean would not do, because it is finite where a sum overflows.
     """
+
+    traits: ClassVar = AccumulatorTraits()
 
     @property
     def id(self) -> str:
@@ -229,6 +272,8 @@ class AllValues:
 
     The state grows with the rows: for functions that no smaller state answers, over few rows.
     """
+
+    traits: ClassVar = AccumulatorTraits()
 
     @property
     def id(self) -> str:

@@ -28,6 +28,8 @@ from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import (
     Accumulators,
     AggregateFunction,
+    AnswerInterval,
+    ExactForm,
     Lower,
     Parameter,
     Parameters,
@@ -249,7 +251,7 @@ BUILT_IN = (
         with_preference=True,
         is_additive=True,
         grows=True,
-        interval="count",
+        interval=AnswerInterval.COUNT,
     ),
     AggregateFunction(
         name="count",
@@ -261,7 +263,7 @@ BUILT_IN = (
         with_preference=True,
         is_additive=True,
         grows=True,
-        interval="count",
+        interval=AnswerInterval.COUNT,
     ),
     AggregateFunction(
         name="sum",
@@ -271,7 +273,7 @@ BUILT_IN = (
         with_preference=True,
         is_additive=True,
         grows=True,
-        interval="sum",
+        interval=AnswerInterval.SUM,
     ),
     AggregateFunction(
         name="avg",
@@ -280,7 +282,7 @@ BUILT_IN = (
         accumulators=_needs(_sum_for_average, lambda kind: Count()),
         lower=_average,
         with_preference=True,
-        interval="avg",
+        interval=AnswerInterval.AVERAGE,
     ),
     AggregateFunction(
         name="min",
@@ -289,7 +291,7 @@ BUILT_IN = (
         lower=_first,
         with_preference=True,
         is_extreme=True,
-        interval="min",
+        interval=AnswerInterval.LEAST,
     ),
     AggregateFunction(
         name="max",
@@ -298,7 +300,7 @@ BUILT_IN = (
         lower=_first,
         with_preference=True,
         is_extreme=True,
-        interval="max",
+        interval=AnswerInterval.GREATEST,
     ),
     AggregateFunction(
         name="median",
@@ -328,6 +330,9 @@ BUILT_IN = (
         result_type=_percentile_type,
         accumulators=lambda kind, parameters: (Quantiles.with_accuracy(kind, parameters[1]),),
         lower=_percentile,
+        exact_form=ExactForm(
+            0.5, "median", "the only percentile that is supported WITH PREFERENCE is the median, 0.5"
+        ),
     ),
 )
 

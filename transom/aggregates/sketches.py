@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
-from transom.aggregates.accumulators import Codes, States
+from transom.aggregates.accumulators import AccumulatorTraits, Codes, States
 from transom.columns.groups import group, normalized
 from transom.columns.type_ids import type_id
 
@@ -26,6 +26,7 @@ GREATEST = sys.float_info.max
 class Distinct:
     """A HyperLogLog sketch of the values that are not null; null when there are none."""
 
+    traits: ClassVar = AccumulatorTraits(is_sketch=True)
     input: pa.DataType
     lg_k: int
 
@@ -87,6 +88,7 @@ class Quantiles:
     NaN, and the greatest finite double for infinity.
     """
 
+    traits: ClassVar = AccumulatorTraits(is_sketch=True)
     input: pa.DataType
     k: int
 

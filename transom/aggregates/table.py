@@ -21,6 +21,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,28 @@ class Parameter:
     default: Any = None
 
 
+class AnswerInterval(StrEnum):
+    """The kinds of answers of a TimeGram, which knows values to within their buckets."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVERAGE = "avg"
+    LEAST = "min"
+    GREATEST = "max"
+
+
+@dataclass(frozen=True)
+class ExactForm:
+    """The exact function that an approximate function is if its first parameter has this value.
+
+    `rule` is the error message for other values.
+    """
+
+    parameter: object
+    function: str
+    rule: str
+
+
 @dataclass(frozen=True)
 class AggregateFunction:
     """An aggregate function of SQL, with its types, its algebra and its traits.
@@ -72,7 +95,8 @@ class AggregateFunction:
     is_additive: bool = False  # the values over disjoint rows add up to the value over all of them
     grows: bool = False  # more rows make it larger in proportion, so that early values can be scaled
     is_extreme: bool = False  # OrderedSharing answers it
-    interval: str | None = None  # the interval in `ondemand.structures.bounds` by which a TimeGram answers it
+    interval: AnswerInterval | None = None  # the interval with which a TimeGram answers it; None: it can't
+    exact_form: ExactForm | None = None  # how a query WITH PREFERENCE computes it, if it is an approximation
 
     @property
     def sql_name(self) -> str:

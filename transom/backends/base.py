@@ -275,6 +275,14 @@ class Backend(ABC):
     # --- the rest ---
 
     @abstractmethod
+    def stop(self) -> None:
+        """End what the engine started here and nobody else uses."""
+
+    @abstractmethod
+    def time_limit(self, seconds: float) -> AbstractContextManager[None]:
+        """Raise DeadlineError if what this thread evaluates in the block takes longer; it is cancelled then."""
+
+    @abstractmethod
     def error_text(self, error: BaseException) -> str:
         """What is wrong, in one line."""
 

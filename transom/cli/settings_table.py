@@ -106,6 +106,9 @@ ENGINE = (
     ),
     Setting("max_failures", "count", "suspend a query after so many failed batches in a row", "3"),
     Setting(
+        "batch_deadline", "duration", "the longest time of a batch before a query is suspended", "any time"
+    ),
+    Setting(
         "longest_window",
         "count",
         "the longest RANGE, SLIDE or ROWS; times in microseconds",

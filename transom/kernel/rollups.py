@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from transom.aggregates.numeric import lift_where_numeric
-from transom.aggregates.sketches import Distinct, Quantiles
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Encoded, Groups, group
 from transom.kernel.rows import Rows, selection_key
@@ -85,7 +84,7 @@ def _cells(
 
 
 def _tuples_per_cell(slots: Iterable[Slot], limits: Limits) -> int:
-    sketched = any(isinstance(slot.accumulator, Distinct | Quantiles) for slot in slots)
+    sketched = any(slot.accumulator.traits.is_sketch for slot in slots)
     return limits.tuples_per_sketch if sketched else limits.tuples_per_cell
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, CountRows, Extreme
+from transom.aggregates.accumulators import Accumulator, Extreme
 from transom.columns.type_ids import type_id
 from transom.columns.types import is_number
 from transom.elements import Clock, Using
@@ -97,8 +97,8 @@ class QueryStores:
 def structure_name(structure: Structure) -> str:
     """What the structure of a store is called, for people."""
     match structure:
-        case Staircase(Extreme(function=function)):
-            return f"{function} staircase"
+        case Staircase():
+            return f"{'max' if structure.is_greatest else 'min'} staircase"
         case TimeGram():
             return "timegram"
     return "values"
@@ -114,7 +114,7 @@ def stores_read_by(query: CompiledQuery) -> QueryStores:
     reads = []
     for slot in query.slots:
         structure = RawTuples(slot.accumulator) if scans else exact_structure(slot.accumulator)
-        argument = None if isinstance(slot.accumulator, CountRows) else slot.argument
+        argument = slot.argument if slot.accumulator.traits.reads_values else None
         spec = StoreSpec(argument, slot.where, _stored_structure(slot.accumulator, structure))
         reads.append(StoreRead(spec, structure))
     uses_ordered_sharing = using.structure == "ordered_sharing" and not query.naive

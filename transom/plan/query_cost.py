@@ -114,7 +114,7 @@ def _estimates(query: Query) -> Iterator[Estimate]:
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
         )
-    yield _length_estimate(one.sql for one in (*query.scalars(), *query.items))
+    yield _length_estimate([*(scalar.sql for scalar in query.scalars()), *(item.sql for item in query.items)])
     advice = "use a longer SLIDE or fewer aggregates"
     yield Estimate("group_bytes", _group_bytes(query), "bytes for each group", advice)
     yield _text_estimate(_longest_text(query))

@@ -90,6 +90,8 @@ class Engine:
     planner decides; they change costs, not answers. `passes` are those of the planner, in their order: a
     program adds its own behind `transom.plan.passes.PASSES`. `sync` is whether a batch waits until its files are
     on disk: without it a batch is faster, and a power failure (but no killed process) can damage the last ones.
+    `batch_deadline` is the time that a batch, a prod or a lookup may take before it is cancelled, and the query
+    that is the cause is suspended; None: any.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Engine:
         poll: str | int = "200 ms",
         max_failures: int = 3,
         sync: bool = True,
+        batch_deadline: str | int | None = None,
     ):
         planner = Planner(sharing_strategy(strategy, fragments, state, limits), passes)
         self._backend = choose_backend(backend, spark)
@@ -118,6 +121,8 @@ class Engine:
                 log.warning("no checkpoint: the executors must be able to read and write %s", store.uri)
         clock = clock or (lambda: time.time_ns() // 1000)
         self._loop = BatchLoop(self._backend, store, clock, max_failures, planner, strategy == "naive")
+        if batch_deadline is not None:
+            self._loop.deadline = parse_duration(batch_deadline) / 1e6
         self._loop.followers.append(functools.partial(log_batch, self._loop))
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_batches = isinstance(retention, int)
@@ -421,7 +426,8 @@ class Engine:
         bound = _without_errors(
             bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
         )
-        for name, query in {**bound, **preference_queries}.items():
+        new: dict[str, Query | PreferenceQuery] = {**bound, **preference_queries}
+        for name, query in new.items():
             if loop.directory.texts.get(name) != queries[name]:
                 check_query(name, query, loop.planner.strategy.limits)
         return bound, preference_queries
@@ -490,6 +496,12 @@ class Engine:
     def stop(self) -> None:
         """Stop; what is committed is kept, and a new engine on the same checkpoint continues from there."""
         self._runner.stop()
+        self._backend.stop()
+
+    @property
+    def overdue(self) -> float | None:
+        """For how many seconds a batch has been running beyond its deadline, if it has."""
+        return self._loop.overdue
 
     @property
     def running(self) -> bool:

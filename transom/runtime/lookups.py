@@ -146,7 +146,8 @@ class Lookups:
         else:
             answer = look_up(lookup, loop.lookup_cache.reader(lookup, state))
         try:
-            return lookup_result(answer, state, loop.backend.scalars, loop.clock())
+            with loop.time_limit():
+                return lookup_result(answer, state, loop.backend.scalars, loop.clock())
         except Exception as error:
             raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 

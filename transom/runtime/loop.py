@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
-from transom.errors import BatchError, StateError
+from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
 from transom.ingest.streams import Carried, Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
@@ -50,6 +52,8 @@ from transom.storage.file_store import Store
 from transom.storage.lease import Lease
 
 log = logging.getLogger("transom")
+
+OVERDUE_SECONDS = 5.0  # after its deadline a batch that is cancelled has ended
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class BatchLoop:
         self.progress: dict[str, Any] = dict(record.sources)
         self.state_bytes = 0
         self.batch_thread: threading.Thread | None = None  # the thread that is processing a batch
+        self.batch_began: float | None = None  # when it began to, on the monotonic clock
+        self.deadline: float | None = None  # seconds that an attempt at a batch may take
         self.report: BatchReport | None = None
         self._timed: tuple[Registry, dict[str, CompiledQuery]] | None = None  # the queries of the last poll
 
@@ -313,11 +319,11 @@ class BatchLoop:
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
             raise StateError("a subscriber can't start a batch while another one is being processed")
-        self.batch_thread = threading.current_thread()
+        self.batch_thread, self.batch_began = threading.current_thread(), time.monotonic()
         try:
             self._process(intent, frame)
         finally:
-            self.batch_thread = None
+            self.batch_thread = self.batch_began = None
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
         """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
@@ -353,7 +359,8 @@ class BatchLoop:
         def attempt(excluded: Mapping[str, str]) -> _Attempt:
             begun.take_drops()
             try:
-                return self._attempt(begun.without(excluded), frame, watch)
+                with self.time_limit(bool(excluded)):
+                    return self._attempt(begun.without(excluded), frame, watch)
             except BaseException:
                 self.planner.forget()  # it may have planned half a batch
                 watch.start_again()
@@ -367,7 +374,12 @@ class BatchLoop:
         def reason(error: Exception) -> str:
             return f"batch {begun.intent.batch_id} failed because of it: {self.backend.error_text(error)}"
 
-        quarantine = Quarantine(candidates, attempt, begun.suspend, reason, self.backend.is_external)
+        def may_pass(error: Exception) -> bool:
+            return not isinstance(error, DeadlineError)
+
+        quarantine = Quarantine(
+            candidates, attempt, begun.suspend, reason, self.backend.is_external, may_pass
+        )
         try:
             return quarantine.run()
         except (StateError, BatchError):
@@ -376,6 +388,23 @@ class BatchLoop:
             of = f" of {begun.intent.stream}" if begun.intent.stream is not None else ""
             message = f"batch {begun.intent.batch_id}{of} failed: {self.backend.error_text(error)}"
             raise BatchError(message) from error
+
+    def time_limit(self, is_search: bool = False) -> AbstractContextManager[None]:
+        """The time that an attempt may take; while a culprit is looked for, little more than batches usually take."""
+        if self.deadline is None:
+            return nullcontext()
+        usual = self.report.seconds if self.report is not None else 0.0
+        return self.backend.time_limit(
+            min(self.deadline, max(2.0, 5 * usual)) if is_search else self.deadline
+        )
+
+    @property
+    def overdue(self) -> float | None:
+        """For how many seconds a batch has been running beyond its deadline, if it has."""
+        began, deadline = self.batch_began, self.deadline
+        if began is None or deadline is None or time.monotonic() - began <= deadline + OVERDUE_SECONDS:
+            return None
+        return time.monotonic() - began - deadline
 
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""

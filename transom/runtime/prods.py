@@ -68,7 +68,8 @@ class ProdAnswers:
         def attempt(excluded: Mapping[str, str]) -> Results:
             living = registry.copy()
             living.suspend(excluded)
-            return self._answer(prods, release_suspended(state, living.compiled()), living)
+            with self.loop.time_limit():
+                return self._answer(prods, release_suspended(state, living.compiled()), living)
 
         def suspend(name: str, reason: str) -> None:
             registry.suspend({name: reason})

@@ -85,26 +85,34 @@ class Quarantine(Generic[_Result]):
 
     def _none_passes(self, candidates: Sequence[str], failure: Exception) -> int | None:
         """0 if the batch passes without any candidate, else None."""
-        try:
-            self.attempt(dict.fromkeys(candidates, self.reason(failure)))
-        except Exception as error:
-            self._refused(error)
-            return None
-        return 0
+        passes, _ = self._tried(candidates, failure)
+        return 0 if passes else None
 
     def _first_failing(
         self, candidates: Sequence[str], low: int, high: int, failure: Exception
     ) -> tuple[int, Exception]:
         """The place of a candidate that fails together with those before it, and its error.
 
-        The first `low` candidates pass, the first `high` fail.
+        The first `low` candidates pass, the first `high` fail. A failure that is not retried, such as a deadline
+        that a busy machine missed, must repeat before it accuses a candidate.
         """
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                self.attempt(dict.fromkeys(candidates[middle:], self.reason(failure)))
-            except Exception as error:
-                failure, high = self._refused(error), middle
-            else:
-                low = middle
-        return high - 1, failure
+        last, is_confirmed = high, self.retries(failure)
+        while True:
+            while high - low > 1:
+                middle = (low + high) // 2
+                passes, failure = self._tried(candidates[middle:], failure)
+                low, high = (middle, high) if passes else (low, middle)
+            if is_confirmed or high == last:
+                return high - 1, failure
+            passes, failure = self._tried(candidates[high:], failure)
+            if not passes:
+                return high - 1, failure
+            low, high = high, last
+
+    def _tried(self, excluded: Sequence[str], failure: Exception) -> tuple[bool, Exception]:
+        """Whether the batch passes without some candidates, and the last failure."""
+        try:
+            self.attempt(dict.fromkeys(excluded, self.reason(failure)))
+        except Exception as error:
+            return False, self._refused(error)
+        return True, failure

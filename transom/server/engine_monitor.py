@@ -42,6 +42,12 @@ class EngineMonitor:
         return None if error is None else str(error) or type(error).__name__
 
     @property
+    def overdue(self) -> str | None:
+        """That a batch takes longer than its deadline, if it does."""
+        seconds = self.engine.overdue
+        return None if seconds is None else f"a batch is overdue: {seconds:.0f} s beyond its deadline"
+
+    @property
     def state(self) -> EngineState:
         """The engine's state."""
         return "failed" if self.failure is not None else self._state

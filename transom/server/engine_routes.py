@@ -63,8 +63,10 @@ async def readyz(context: Context) -> JSONResponse:
 
 def _health(context: RouteContext, healthy: tuple[str, ...]) -> JSONResponse:
     state = context.service.state
-    body = {"state": state, "failure": context.service.failure}
-    return JSONResponse(body, 200 if state in healthy else 503)
+    overdue = context.service.monitor.overdue
+    failure = context.service.failure or overdue
+    body = {"state": state, "failure": failure}
+    return JSONResponse(body, 200 if state in healthy and overdue is None else 503)
 
 
 @engine_router.get("/status", tags=["service"])

@@ -38,7 +38,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Figure:
-    """An aggregate over the selected tuples: count, sum, avg, min, max or median of a scalar.
+    """An aggregate over the selected tuples: a function of the table that is allowed WITH PREFERENCE.
 
     The scalar is over the stream's own columns, as `Side.where` is; without one, tuples are counted.
     """

@@ -5,7 +5,9 @@ It needs no JVM. It is for tests, for rows that are on the driver already, and f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
+from transom.backends.time_limit import interrupting
 from transom.errors import StateError
 from transom.kernel.aggregate import BatchPlan
 
@@ -109,6 +112,15 @@ class LocalBackend(Backend):
 
     def sink(self, format: str, options: Mapping[str, Any]) -> LocalSink:
         return LocalSink(format, options)
+
+    def stop(self) -> None:
+        self.scalars.stop()
+
+    @contextmanager
+    def time_limit(self, seconds: float) -> Iterator[None]:
+        self.scalars.prepare()
+        with self.scalars.limited(time.monotonic() + seconds), interrupting(seconds):
+            yield
 
     def error_text(self, error: BaseException) -> str:
         return " ".join(str(error).split("\n")[0].split())[:MAX_ERROR_TEXT] or type(error).__name__

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from transom.backends.expressions import at_clock
+from transom.backends.local.scalar_worker import ScalarWorker, needs_worker
 from transom.columns.types import Columns
 from transom.errors import SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars
@@ -19,9 +22,45 @@ class LocalScalars(InterpretedScalars):
     The runtime gives most expressions the time of their batch before they come here.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._worker = ScalarWorker()
+        self._limit = threading.local()
+
     def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
         return super().types(columns, [at_clock(text, 0) for text in expressions])
 
+    @contextmanager
+    def limited(self, until: float) -> Iterator[None]:
+        """Let expressions of this thread be evaluated where they can be killed, until a time."""
+        before = getattr(self._limit, "until", None)
+        self._limit.until = until
+        try:
+            yield
+        finally:
+            self._limit.until = before
+
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         now = time.time_ns() // 1000
-        return super().project(table, {name: at_clock(text, now) for name, text in expressions.items()})
+        texts = {name: at_clock(text, now) for name, text in expressions.items()}
+        until: float | None = getattr(self._limit, "until", None)
+        apart: dict[str, str] = {}
+        if until is not None and table.num_rows and table.num_columns:
+            apart = {
+                n: text for n, text in texts.items() if needs_worker(text) and not self.calls_python(text)
+            }
+        if until is None or not apart:
+            return super().project(table, texts)
+        used = self.used_columns(table, apart.values()) or table.column_names[:1]
+        theirs = self._worker.project(table.select(used), apart, until)
+        ours = super().project(table, {name: text for name, text in texts.items() if name not in apart})
+        columns = [theirs[name] if name in apart else ours[name] for name in texts]
+        return pa.table(columns, names=list(texts))
+
+    def prepare(self) -> None:
+        """Start the process that evaluates expressions over texts."""
+        self._worker.prepare()
+
+    def stop(self) -> None:
+        """End the process that evaluates expressions over texts."""
+        self._worker.stop()

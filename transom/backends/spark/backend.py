@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
 from transom.backends.spark.failures import failure_text, is_external_failure
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.job_limit import job_limit
 from transom.backends.spark.scalars import SparkScalars
 from transom.backends.spark.session import is_local, local_session, ship
 from transom.backends.spark.sinks import SparkSink
@@ -92,6 +94,14 @@ class SparkBackend(Backend):
 
     def sink(self, format: str, options: Mapping[str, Any]) -> SparkSink:
         return SparkSink(self.spark, format, options)
+
+    def stop(self) -> None:
+        pass  # the session may be the program's
+
+    @contextmanager
+    def time_limit(self, seconds: float) -> Iterator[None]:
+        with job_limit(self.spark, seconds):
+            yield
 
     def error_text(self, error: BaseException) -> str:
         return failure_text(error)

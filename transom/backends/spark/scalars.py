@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -59,7 +59,9 @@ class SparkScalars:
         with ansi_off(self.spark), _quiet():
             try:
                 chosen = frame.select(*[F.expr(text).alias(name) for name, text in expressions.items()])
-            except (AnalysisException, ParseException) as error:
+            except (
+                PySparkException
+            ) as error:  # also what a literal makes Spark raise, such as a NumberFormatException
                 raise SQLError(short_message(error)) from error
         return collect_small(chosen) if table.num_rows <= LOCAL_RELATION_ROWS else to_table(chosen)
 
@@ -76,7 +78,9 @@ class SparkScalars:
         with ansi_off(self.spark), _quiet():
             try:
                 fields = frame.selectExpr(*expressions).schema.fields
-            except (AnalysisException, ParseException) as error:
+            except (
+                PySparkException
+            ) as error:  # also what a literal makes Spark raise, such as a NumberFormatException
                 problem = short_message(error)
             else:
                 if len(fields) == len(expressions):

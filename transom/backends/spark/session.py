@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -92,9 +93,16 @@ def _defaults(master: str) -> dict[str, str]:
 
 @cache
 def _logging_file() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="transom-")) / "log4j2.properties"
+    path = _temporary_directory() / "log4j2.properties"
     path.write_text(_LOGGING)
     return path
+
+
+def _temporary_directory() -> Path:
+    """A new directory that is removed when the process ends."""
+    path = tempfile.mkdtemp(prefix="transom-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
 
 
 def check_java() -> None:
@@ -141,7 +149,7 @@ def is_local(spark: SparkSession) -> bool:
 @cache
 def _package_zip() -> Path:
     package = Path(__file__).parents[2]
-    target = Path(tempfile.mkdtemp(prefix="transom-")) / "transom.zip"
+    target = _temporary_directory() / "transom.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(package.rglob("*.py")):
             archive.write(source, Path("transom") / source.relative_to(package))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.aggregates.table import AnswerInterval
 from transom.columns.arrays import Floats, Ints, Mask
 
 Interval = tuple[NDArray[Any], NDArray[Any]]
@@ -74,7 +75,7 @@ class AnswerIntervals(Mapping[str, pa.Array]):
     def __init__(self, filed: BucketTuples, grain: float = 0.0) -> None:
         self._filed, self._grain = filed, grain
         self._known: dict[str, Interval] = {}
-        self._names = ("count",) if filed.low is None else ("count", "sum", "avg", "min", "max")
+        self._names = (AnswerInterval.COUNT,) if filed.low is None else tuple(AnswerInterval)
 
     def __getitem__(self, name: str) -> pa.Array:
         kind, _, side = name.rpartition("_")
@@ -96,14 +97,15 @@ class AnswerIntervals(Mapping[str, pa.Array]):
         return _Sums(self._filed)
 
     def _interval(self, kind: str) -> Interval:
-        match kind:
-            case "count":
+        match AnswerInterval(kind):
+            case AnswerInterval.COUNT:
                 return self._filed.counted(self._filed.least), self._filed.counted(self._filed.most)
-            case "sum":
+            case AnswerInterval.SUM:
                 return _whole(self._filed, self._sums) if self._filed.is_whole else self._sums.interval()
-            case "avg":
+            case AnswerInterval.AVERAGE:
                 return _averages(self._filed, self._sums, self._grain)
-        return _extremes(self._filed, kind)
+            case AnswerInterval.LEAST | AnswerInterval.GREATEST as extreme:
+                return _extremes(self._filed, extreme)
 
 
 def _whole(filed: BucketTuples, sums: _Sums) -> Interval:
@@ -117,10 +119,12 @@ def _whole(filed: BucketTuples, sums: _Sums) -> Interval:
     return np.where(fits, least, limits.min), np.where(fits, most, limits.max)
 
 
-def _extremes(filed: BucketTuples, kind: str) -> Interval:
+def _extremes(filed: BucketTuples, kind: AnswerInterval) -> Interval:
     """MIN or MAX: each bucket has a tuple in the window, with a value in the bucket's hull; NaN is above all."""
-    low, high = (_reduced(np.fmin if kind == "min" else np.fmax, filed, side) for side in filed.hull)
-    if kind == "min" or filed.is_whole:
+    low, high = (
+        _reduced(np.fmin if kind is AnswerInterval.LEAST else np.fmax, filed, side) for side in filed.hull
+    )
+    if kind is AnswerInterval.LEAST or filed.is_whole:
         return low, high
     has_nan = filed.any(np.isnan(filed.hull[0]))
     return np.where(has_nan, np.nan, low), np.where(has_nan, np.nan, high)

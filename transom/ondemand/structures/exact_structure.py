@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Sum
-from transom.aggregates.sketches import Distinct, Quantiles
+from transom.aggregates.accumulators import Accumulator, ExactStore
 from transom.ondemand.structures.block_tree import BlockTree
 from transom.ondemand.structures.prefix_sums import PrefixSums
 from transom.ondemand.structures.runs import Structure
@@ -16,13 +13,14 @@ SKETCH_BLOCK = 128  # entries per block: a sketch of fewer takes as much memory 
 
 def exact_structure(accumulator: Accumulator) -> Structure:
     """The structure that answers an aggregate exactly for any window with the least work per lookup."""
-    match accumulator:
-        case CountRows() | Count():
+    match accumulator.traits.store:
+        case ExactStore.COUNT | ExactStore.TOTAL:
             return PrefixSums(accumulator)
-        case Sum(input) if pa.types.is_integer(input):
-            return PrefixSums(accumulator)
-        case Extreme():
+        case ExactStore.LEAST | ExactStore.GREATEST:
             return Staircase(accumulator)
-        case Distinct() | Quantiles():
-            return BlockTree(accumulator, SKETCH_BLOCK)
-    return BlockTree(accumulator)
+        case ExactStore.STATES:
+            return (
+                BlockTree(accumulator, SKETCH_BLOCK)
+                if accumulator.traits.is_sketch
+                else BlockTree(accumulator)
+            )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Count, CountRows, Sum
+from transom.aggregates.accumulators import ExactStore
 from transom.columns.arrays import Ints
 from transom.ondemand.structures.runs import GroupAnswers, Run
 from transom.ondemand.structures.values import ValueStructure
@@ -24,8 +24,6 @@ class PrefixSums(ValueStructure):
     never subtracted: a difference of rounded sums is not the sum in between.
     """
 
-    accumulator: CountRows | Count | Sum
-
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         window = entries_since(runs, since)
         sums = np.zeros(window.count, np.int64)
@@ -34,7 +32,7 @@ class PrefixSums(ValueStructure):
         return window.answers([pa.array(sums)])
 
     def _between(self, run: Run, starts: Ints, stops: Ints) -> Ints:
-        if not isinstance(self.accumulator, Sum):
+        if self.accumulator.traits.store is ExactStore.COUNT:
             return stops - starts
         upto = running_totals(run, "value")
         return upto[stops - 1] - np.where(starts > 0, upto[starts - 1], 0)

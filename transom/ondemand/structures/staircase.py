@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transom.aggregates.accumulators import Extreme
+from transom.aggregates.accumulators import Accumulator, ExactStore, Extreme
 from transom.aggregates.numeric import numeric_form
 from transom.columns.arrays import Ints
 from transom.ondemand.structures.build_runs import (
@@ -31,11 +31,16 @@ class Staircase(Structure):
     Of n random values a run keeps about ln n; of values that fall all the time (for MAX), it keeps all.
     """
 
-    accumulator: Extreme
+    accumulator: Accumulator
 
     @property
     def id(self) -> str:
         return f"staircase({self.accumulator.id})"
+
+    @property
+    def is_greatest(self) -> bool:
+        """Whether it answers MAX, and not MIN."""
+        return self.accumulator.traits.store is ExactStore.GREATEST
 
     def run(self, batch: TupleBatch) -> Run:
         return self._stairs(sorted_run(without_nulls(batch)))
@@ -52,7 +57,7 @@ class Staircase(Structure):
         if run.groups == 1 and values.type in (pa.float32(), pa.float64()):
             return keep_entries(run, self._stairs_of_floats(values))
         ranks, count = _ranks(values)
-        if self.accumulator.function == "min":
+        if not self.is_greatest:
             ranks = count - 1 - ranks
         # Each group is lifted above all later groups, so that one running maximum from the end serves for all.
         lifts = np.arange(run.groups - 1, -1, -1) * count
@@ -64,7 +69,7 @@ class Staircase(Structure):
         """The mask of `_stairs` for the floats of a single group, without ranks; NaN is above all."""
         numbers = values.to_numpy()
         with np.errstate(invalid="ignore"):
-            if self.accumulator.function == "max":
+            if self.is_greatest:
                 above = np.maximum.accumulate(numbers[::-1])[::-1]
                 is_stair = (numbers[:-1] > above[1:]) | (np.isnan(numbers[:-1]) & ~np.isnan(above[1:]))
             else:
@@ -75,7 +80,7 @@ class Staircase(Structure):
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         window = entries_since(runs, since)
         firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in window.parts]
-        values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.input)
+        values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.types()[0])
         return window.answers(combine_states(self.accumulator, [values], window.codes, window.count))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, CountRows
+from transom.aggregates.accumulators import Accumulator
 from transom.aggregates.numeric import lift_where_numeric
 from transom.ondemand.structures.build_runs import align_groups, merge_entries, sorted_run, without_nulls
 from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
@@ -28,8 +28,9 @@ class ValueStructure(Structure):
         return "values"
 
     def run(self, batch: TupleBatch) -> Run:
-        counts = isinstance(self.accumulator, CountRows)
-        return sorted_run(replace(batch, values=None) if counts else without_nulls(batch))
+        if not self.accumulator.traits.reads_values:
+            return sorted_run(replace(batch, values=None))
+        return sorted_run(without_nulls(batch))
 
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
         groups = align_groups([run.keys for run in runs], sum(run.groups for run in runs))

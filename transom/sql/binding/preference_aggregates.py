@@ -42,7 +42,7 @@ def bound_figure(
         parsed.fail("FILTER is not supported WITH PREFERENCE; put the condition in WHERE", node)
     function, argument = _read(parsed, node)
     if argument is None:
-        return Figure(name, "count", None, pa.int64())
+        return Figure(name, function, None, pa.int64())
     bound = scalar(argument)
     if bound is None:
         return Figure(name, function, None, pa.null())
@@ -56,17 +56,18 @@ def _read(parsed: Parsed, node: exp.Expr) -> tuple[str, exp.Expr | None]:
     """The function, and its argument if it has one."""
     written = node.name.lower()
     draft = read_call(parsed, node, called_function)
-    if draft.function == "approx_percentile":
-        if draft.parameters[0] != 0.5:
-            parsed.fail("the only percentile that is supported WITH PREFERENCE is the median, 0.5", node)
-        return "median", draft.args[0]
-    if not aggregate_function(draft.function).with_preference:
+    called = aggregate_function(draft.function)
+    if called.exact_form is not None:
+        if draft.parameters[0] != called.exact_form.parameter:
+            parsed.fail(called.exact_form.rule, node)
+        return called.exact_form.function, draft.args[0]
+    if not called.with_preference:
         functions = preference_functions()
         hint = near_miss(written, [function.sql_name for function in functions])
         message = f"the aggregates of a query WITH PREFERENCE are {listed(functions)}, not {written}{hint}"
         parsed.fail(message, node)
     if not draft.args:
-        return "count", None
+        return draft.function, None
     if len(draft.args) > 1:
         parsed.fail(f"{written} takes 1 argument WITH PREFERENCE, found {len(draft.args)}", node)
     return draft.function, draft.args[0]

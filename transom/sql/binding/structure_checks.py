@@ -7,7 +7,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from transom.aggregates.table import AggregateFunction, aggregate_function, aggregate_functions, listed
+from transom.aggregates.table import (
+    AggregateFunction,
+    AnswerInterval,
+    aggregate_function,
+    aggregate_functions,
+    listed,
+)
 from transom.columns.types import is_number
 from transom.elements import Using
 from transom.sql.binding.select import SelectBinder
@@ -39,7 +45,7 @@ def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls
 
 def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Call]) -> None:
     for call, draft in zip(calls, selection.drafts, strict=True):
-        counts = aggregate_function(call.function).interval == "count"
+        counts = aggregate_function(call.function).interval is AnswerInterval.COUNT
         if not counts and not is_number(call.args[0].type):
             kind = call.args[0].type
             parsed.fail(f"a timegram needs a numeric column, and this is {kind}", draft.args[0])

@@ -110,7 +110,9 @@ def build_cast(compiler: Compiler, node: exp.Cast) -> TypedExpression:
         [int(part.name) for part in node.to.expressions if part.name.isdigit()],
     )
     if name == "DECIMAL":
-        precision, scale = [*parameters, *(10, 0)[len(parameters) :]]
+        precision, scale = [*parameters, *(10, 0)[len(parameters) :]][:2]
+        if not 1 <= precision <= 38 or scale > precision:
+            raise unsupported(f"a cast to {node.to.sql('spark')}: a decimal has 1 to 38 digits")
         target = pa.decimal128(precision, scale)
     elif name in BY_NAME:
         target = BY_NAME[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,15 @@ class InterpretedScalars:
         if not arrays:
             return table.select([])
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def calls_python(self, text: str) -> bool:
+        """Whether an expression may call a Python function of the program."""
+        return any(name in text.lower() for name in self._functions)
+
+    def used_columns(self, table: pa.Table, texts: Iterable[str]) -> list[str]:
+        """The columns of a table that expressions read."""
+        key = tuple(zip(table.column_names, table.schema.types, strict=True))
+        return sorted({name for text in texts for name in self._compile(text, key).used})
 
     def _compile(self, text: str, columns: tuple[tuple[str, pa.DataType], ...]) -> Compiled:
         known = self._compiled.get((columns, text))

@@ -5,6 +5,7 @@ A timestamp is an integer of microseconds since 1970, an interval one of microse
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from typing import Any, Callable, Sequence
 
@@ -124,12 +125,12 @@ def to_micros(arg: TypedExpression) -> TypedExpression:
 
 
 def interval(length: str, unit: str) -> TypedExpression:
-    """`INTERVAL '5' MINUTES`, of days or shorter units."""
-    size = UNIT_MICROSECONDS.get(unit.lower().removesuffix("s"))
-    try:
-        micros = None if size is None else cast(float(length) * size, pa.float64(), LONG)
-    except ValueError:
-        micros = None
+    """`INTERVAL '5' MINUTES`, of days or shorter units; only seconds have a fraction."""
+    name = unit.lower().removesuffix("s")
+    size = UNIT_MICROSECONDS.get(name)
+    form = r"[+-]?(\d+\.?\d*|\.\d+)" if name == "second" else r"[+-]?\d+"
+    is_length = size is not None and re.fullmatch(form, length.strip()) is not None
+    micros = cast(float(length) * (size or 0), pa.float64(), LONG) if is_length else None
     if micros is None:
         raise unsupported(f"INTERVAL '{length}' {unit.upper()}".rstrip())
     return literal(micros, INTERVAL)

@@ -6,6 +6,7 @@ interpreter) decides what a function means, so each call stays a name with argum
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -57,6 +58,7 @@ class TransomDialect(Spark):
 
 
 _DIALECT = TransomDialect()
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")  # without the suffix of its type
 _CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 
 
@@ -68,6 +70,10 @@ def tokens_of(text: str) -> list[Token]:
         raise SQLError("a quote or a comment is not closed", text, max(0, len(text) - 1)) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
+    for token in tokens:
+        if token.token_type == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
+            written = text[token.start : token.end + 1]
+            raise SQLError(f"{written} is not a number", text, token.start, token.end + 1)
     return tokens
 
 
@@ -97,7 +103,8 @@ def parse_tokens(text: str, tokens: list[Token]) -> exp.Expr:
         raise SQLError(_plain(error.message), text, error.start, error.end) from None
     except ParseError as error:
         raise SQLError(str(error).split("\n")[0], text) from None
-    except (LookupError, ValueError, TypeError, AttributeError):  # of the parser's own, on strange names
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
+        # Of the parser's own, on strange names and numbers.
         tree = None
     if tree is None:
         raise SQLError("this can't be parsed as SQL", text)

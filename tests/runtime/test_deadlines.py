@@ -1,0 +1,82 @@
+"""A batch that passes its deadline is cancelled; the query that is the cause is suspended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import transom
+from tests.engine_factory import EngineFactory
+from transom.backends.local.scalar_worker import ExpressionError, ScalarWorker
+from transom.backends.time_limit import interrupting
+from transom.errors import BatchError, DeadlineError
+from transom.runtime.loop import BatchLoop
+
+WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
+ENDLESS = "RLIKE '(a+)+b'"
+A_TEXT = "a" * 40
+
+
+@pytest.mark.backends("local")
+def test_a_pattern_that_never_ends_is_killed_and_its_query_suspended(make_engine: EngineFactory) -> None:
+    engine = make_engine(batch_deadline="2 seconds")
+    feed = engine.feed("s", "name string, ts timestamp", time="ts")
+    good = engine.register(f"SELECT count(*) AS n FROM s {WINDOW} WHERE name LIKE '%a%'", "good")
+    bad = engine.register(f"SELECT count(*) AS n FROM s {WINDOW} WHERE name {ENDLESS}", "bad")
+    late = engine.register(f"SELECT max(name) {ENDLESS} AS n FROM s {WINDOW}", "late")
+    for minute in range(3):
+        feed.push([(A_TEXT, f"2013-01-01 12:0{minute}:00")])
+        engine.step()
+        if minute == 0:
+            with pytest.raises(BatchError, match="deadline"):
+                late.prod()
+    assert good.results()["n"].to_pylist() == [1, 1]
+    assert "longer than the deadline" in (bad.suspended or "")
+    assert "longer than the deadline" in (late.suspended or "")
+    assert good.suspended is None and engine.overdue is None
+    engine.stop()
+
+
+def test_the_batch_thread_is_interrupted_where_it_does_not_wait_for_the_worker() -> None:
+    started = time.monotonic()
+    with pytest.raises(DeadlineError, match=r"deadline of 0.2 s"), interrupting(0.2, grace=0):
+        while True:
+            sum(range(1000))
+    assert time.monotonic() - started < 5
+    with interrupting(5):
+        pass
+
+
+@pytest.fixture
+def worker() -> Iterator[ScalarWorker]:
+    worker = ScalarWorker()
+    yield worker
+    worker.stop()
+
+
+def test_a_worker_that_fails_or_dies_is_replaced(worker: ScalarWorker) -> None:
+    import pyarrow as pa
+
+    table, soon = pa.table({"name": [A_TEXT]}), time.monotonic() + 60
+    assert worker.project(table, {"x": "concat(name, 'b')"}, soon)["x"].to_pylist() == [A_TEXT + "b"]
+    with pytest.raises(ExpressionError, match="unterminated"):
+        worker.project(table, {"x": "name RLIKE concat('(', name)"}, soon)
+    assert worker._process is not None
+    worker._process.kill()
+    with pytest.raises(ExpressionError, match="ended the worker process"):
+        worker._process.wait()
+        worker._process.poll = lambda: None  # type: ignore[method-assign]  # it dies just now
+        worker.project(table, {"x": "name LIKE '%a'"}, soon)
+    assert worker.project(table, {"x": "name LIKE '%a'"}, soon)["x"].to_pylist() == [True]
+
+
+def test_an_overdue_batch_is_reported(make_engine: EngineFactory) -> None:
+    engine = make_engine(batch_deadline="2 seconds")
+    loop: BatchLoop = engine._loop
+    assert engine.overdue is None
+    loop.batch_began = time.monotonic() - 60
+    assert engine.overdue == pytest.approx(59, abs=5)
+    with pytest.raises(transom.SettingError):
+        make_engine(batch_deadline="soon")

@@ -1,0 +1,139 @@
+"""A process that evaluates expressions over texts: it is killed with a call that does not end.
+
+Python's regular expressions hold the interpreter's lock while they match, so that no thread of the same process
+could stop them, or answer a request meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pyarrow as pa
+
+from transom.errors import DeadlineError
+from transom.sql.interpreter.scalars import InterpretedScalars
+
+_TEXT_FUNCTIONS = re.compile(
+    r"(?i)\b(like|ilike|rlike|regexp|regexp_like|repeat|lpad|rpad|replace|concat|concat_ws|translate|split_part)\b"
+)
+
+
+MOST_MEMORY = 8 << 30  # bytes of address space of the worker
+
+
+class ExpressionError(Exception):
+    """An expression that failed in the worker."""
+
+
+def needs_worker(text: str) -> bool:
+    """Whether the time of an expression may grow faster than the length of its texts.
+
+    >>> needs_worker("`name` RLIKE '(a+)+b'"), needs_worker("`price` * 2 + abs(`volume`)")
+    (True, False)
+    """
+    return _TEXT_FUNCTIONS.search(text) is not None
+
+
+class ScalarWorker:
+    """Evaluates expressions in another process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # prods and batches take turns
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+
+    def prepare(self) -> None:
+        """Start the process, if it does not run, and wait until it is ready."""
+        with self._lock:
+            self._connected()
+
+    def project(self, table: pa.Table, expressions: Mapping[str, str], until: float) -> pa.Table:
+        """A table with one column for each named expression; DeadlineError after `until` (of the monotonic clock)."""
+        if not self._lock.acquire(timeout=max(until - time.monotonic(), 0)):
+            raise DeadlineError("another expression takes too long")
+        try:
+            connection = self._connected()
+            connection.send((_packed(table), dict(expressions)))
+            if not connection.poll(max(until - time.monotonic(), 0)):
+                self._kill()
+                raise DeadlineError("evaluating its expressions takes longer than the deadline")
+            failure, packed = connection.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._kill()
+            raise ExpressionError("evaluating its expressions ended the worker process") from None
+        finally:
+            self._lock.release()
+        if failure is not None:
+            raise ExpressionError(failure)
+        return pa.ipc.open_stream(packed).read_all()
+
+    def stop(self) -> None:
+        """End the process; the next call starts another."""
+        with self._lock:
+            self._kill()
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._process is None or self._process.poll() is not None:
+            self._kill()
+            ours, theirs = socket.socketpair()
+            # Not by multiprocessing: its children import the program's main module.
+            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+            path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+            environment = {**os.environ, "PYTHONPATH": path}
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+            )
+            theirs.close()
+            self._connection = Connection(ours.detach())
+            self._connection.recv()  # it is ready
+        return self._connection
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
+
+def serve_scalars(connection: Connection) -> None:
+    """Answer requests until the other end is closed; runs in the worker."""
+    scalars = InterpretedScalars()
+    scalars.project(
+        pa.table({"x": ["a"]}), {"x": "x LIKE '%a' AND x RLIKE 'a'"}
+    )  # the parser is slow at first
+    connection.send("ready")
+    while True:
+        try:
+            packed, expressions = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            found = scalars.project(pa.ipc.open_stream(packed).read_all(), expressions)
+            answer: tuple[str | None, bytes] = None, _packed(found)
+        except Exception as error:
+            answer = str(error) or type(error).__name__, b""
+        connection.send(answer)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    serve_scalars(Connection(int(sys.argv[1])))
