@@ -37,6 +37,7 @@ RESULTS = pa.table(
         "kind": ["final", "final"],
         "complete": [True, True],
         "rows": pa.array([3, 4]),
+        "late": pa.array([0, 1]),
         "batch": pa.array([1, 0]),
         "made": pa.array([moment(3), moment(3)], UTC),
         "latency": pa.array([1.5, None]),

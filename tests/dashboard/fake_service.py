@@ -36,6 +36,7 @@ COLUMNS = (
     ColumnInfo("kind", "string", "system"),
     ColumnInfo("complete", "boolean", "system"),
     ColumnInfo("rows", "bigint", "system"),
+    ColumnInfo("late", "bigint", "system"),
     ColumnInfo("batch", "bigint", "system"),
     ColumnInfo("made", "timestamp", "system"),
     ColumnInfo("latency", "double", "system"),

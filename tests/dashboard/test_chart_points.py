@@ -50,7 +50,7 @@ def test_columns_are_sorted_by_role():
     roles = result_columns(COLUMNS)
     assert (roles.keys, roles.values, roles.numeric) == ((2,), (3, 4), (3,))
     assert roles.estimates[3] == {"projected": 5, "low": 6, "high": 7}
-    assert roles.system["latency"] == 13
+    assert roles.system["latency"] == 14
 
 
 def test_no_results_are_an_empty_chart():

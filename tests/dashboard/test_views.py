@@ -9,9 +9,15 @@ import pytest
 from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
 from transom.dashboard.accuracy_view import AccuracyMonitor, _expectation_html, _scores_html
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
-from transom.dashboard.query_view import decisions_html, refresh_refusal
+from transom.dashboard.query_view import decisions_html, late_text, refresh_refusal
 from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
 from transom.dashboard.sharing_view import _stream, sharing_queries, total_work
+
+
+def test_a_query_says_how_many_rows_it_missed():
+    assert late_text(query("q", late=0)) == "Every row was in time"
+    assert late_text(query("q", late=40)) == "40 rows came too late (4.00%)"
+    assert late_text(query("q", rows=0, late=0)) == "none yet"
 
 
 def test_results_are_sorted_newest_first_and_show_their_kind():
