@@ -40,10 +40,8 @@ def test_neither_connecting_nor_asking_needs_spark() -> None:
 
 def test_records_have_the_fields_of_the_engine_s_own_types() -> None:
     from transom.estimates import monitor
-    from transom.runtime.summary_status import SummaryInfo
 
     pairs = [
-        (records.SummaryStatus, SummaryInfo),
         (records.AccuracyInfo, monitor.Accuracy),
         (records.ItemInfo, monitor.ItemAccuracy),
         (records.ScoreInfo, monitor.Score),

@@ -20,8 +20,8 @@ from transom.client.connection import Server
 from transom.client.connection_errors import Refused
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.handles import Feed
-from transom.server.lifecycle import Served, serving
 from transom.server.settings import ServerSettings
+from transom.web_service import Served, serving
 
 SCHEMA = "site int, city string, price decimal(10,2), ts timestamp"
 COUNT = (

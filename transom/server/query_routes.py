@@ -17,6 +17,7 @@ from transom.api.records import (
     QueryStatus,
     ResultList,
     parse_record,
+    record_of,
 )
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
@@ -187,8 +188,7 @@ async def accuracy(context: Context, name: QueryName) -> AccuracyInfo:
 @query_router.get("/{name}/coverage")
 async def coverage(context: Context, name: QueryName) -> CoverageInfo:
     """How a query WITH PREFERENCE has used its budget so far."""
-    used = await context.threads.slow(lambda: context.service.coverage(name))
-    return CoverageInfo(used.probes, used.produced, used.skipped, used.left, used.share, used.complete)
+    return record_of(CoverageInfo, await context.threads.slow(lambda: context.service.coverage(name)))
 
 
 @query_router.put("/{name}/aggressiveness", status_code=204)

@@ -29,13 +29,13 @@ from transom.api.records import (
     QueryStatus,
     ServiceStatus,
     StreamStatus,
+    SummaryStatus,
 )
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, near_miss
 from transom.estimates import Accuracy
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
-from transom.runtime.summary_status import SummaryInfo
 from transom.server.batch_history import BatchHistory
 from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
@@ -301,7 +301,7 @@ class Service:
 
     # --- summaries ---
 
-    def summaries(self) -> dict[str, SummaryInfo]:
+    def summaries(self) -> dict[str, SummaryStatus]:
         """The status of every summary, by name."""
         return self.engine.summaries()
 
