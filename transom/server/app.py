@@ -26,7 +26,7 @@ from transom.server.settings import ServerSettings
 from transom.version import __version__
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-DESCRIPTION = (
+API_DESCRIPTION = (
     "Standing window-aggregate SQL queries over streams: register them, follow their results, ask for early "
     'results. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
 )
@@ -47,7 +47,7 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
 
     app = FastAPI(
         title="Transom",
-        description=DESCRIPTION,
+        description=API_DESCRIPTION,
         version=__version__,
         lifespan=lifespan,
         docs_url=None,  # FastAPI's documentation pages load scripts from other sites
