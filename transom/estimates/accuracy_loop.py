@@ -7,9 +7,9 @@ import numpy as np
 from transom.estimates.early_values import Floats
 from transom.estimates.marks import PER_SLIDE
 
-PATIENCE = 8  # windows at a mark before its accuracy counts
-DEAD_ZONE = 0.02  # smaller moves are not made
-EARLIER, LATER = 0.05, 0.1  # the greatest moves of one closing: cautious towards less accuracy
+PATIENCE = 8  # a mark's accuracy counts after this many windows
+DEAD_ZONE = 0.02  # smaller moves are ignored
+EARLIER, LATER = 0.05, 0.1  # the largest moves per closing: smaller in the direction of less accuracy
 
 
 def next_point(

@@ -35,7 +35,7 @@ class EarlyValues:
     rows: Ints  # how many tuples arrived
     items: pa.Table  # the query's non-group items, in their own types
     made: int  # the engine's clock, microseconds
-    emitted: Flags  # reported to the user; the others are observed only to learn
+    emitted: Flags  # emitted to the user; the others are observed only to learn
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from transom.estimates.marks import MARKS, MarkRuns, nearest
 
 
 class Expert(IntEnum):
-    """What an expert adds to an early value."""
+    """The amount that an expert adds to an early value."""
 
     RAW = 0  # nothing
     PRIOR = 1  # for growing values: the rest if tuples arrive evenly
@@ -47,7 +47,7 @@ TIES = 0.1  # weight of the error in levels next to the accuracy, which is 0 for
 
 @dataclass(frozen=True)
 class ProjectionInput:
-    """Early values to be projected; arrays of equal length."""
+    """The early values to project; arrays of equal length."""
 
     early: Floats  # by numeric item
     slides_left: Floats
@@ -58,7 +58,7 @@ class ProjectionInput:
 
 @dataclass(frozen=True)
 class Experts:
-    """What was learned over all groups: arrays of marks x numeric items."""
+    """The statistics over all groups from which experts project: arrays of marks x numeric items."""
 
     count: Floats  # windows
     slides_left: Floats  # average
@@ -150,7 +150,7 @@ class Experts:
         projections: Floats,
         error: Floats,
     ) -> Experts:
-        """With pairs of early and final values.
+        """The experts after learning from pairs of early and final values.
 
         `projections` are those that the experts made before they learned from these pairs; `error` is the
         absolute error of the values that were projected.
@@ -164,7 +164,7 @@ class Experts:
             )
             error = np.minimum(error / level, WORST_LOSS)
         valid = np.isfinite(x) & np.isfinite(y)
-        # An expert without a projection for a group counts as the ratio does, neither better nor worse.
+        # An expert without a projection for a group gets the ratio's loss, neither better nor worse.
         loss = np.where(np.isfinite(loss), loss, np.where(np.isfinite(loss[RATIO]), loss[RATIO], loss[RAW]))
         columns = np.stack(
             [valid, _wide(given.slides_left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss]
@@ -216,7 +216,7 @@ class ExpertProjections:
             return early + self._increment(expert) * self._stretch
 
     def _increment(self, expert: int) -> Floats:
-        """What is expected to arrive after the mark."""
+        """The expected increment after the mark."""
         early, mark = self.given.early, self.given.mark
         increment, recent, ratio, recent_ratio, slope, intercept = self.experts.coefficients
         match expert:

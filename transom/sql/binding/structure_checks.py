@@ -19,7 +19,7 @@ _ANSWERS: dict[str, Callable[[AggregateFunction], bool]] = {
     "ordered_sharing": lambda function: function.is_extreme,
     "timegram": lambda function: function.interval is not None,
 }
-ENDS = ("_low", "_high")  # what the bounds of an interval are called, after its item
+ENDS = ("_low", "_high")  # suffixes of an interval's two columns, after the item's name
 
 
 def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls: Sequence[Call]) -> None:
