@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reproduce.promising.baselines import selected, simple_selection
+from reproduce.promising.baselines import first_matches, simple_selection
 from transom.elements import Preference, Summary
 from transom.promising.joins import batch_values
 from transom.promising.regions import Bools, Floats, Regions, choose_probes
@@ -170,7 +170,7 @@ def test_a_hundred_queries_find_a_third_more_than_simple_selection_when_overload
     asked = queries(3, 100)
     simple = guided = 0
     for (low, high), looked in zip(asked, simple_selection(size, 100, size * 10), strict=True):
-        simple += len(selected(matching(made.arrived, low, high), int(looked)))
+        simple += len(first_matches(matching(made.arrived, low, high), int(looked)))
         regions = made.regions("desc", low, high)
         row, _ = probe_selection(regions, choose_probes(regions, "desc", int(looked)), made.tuples)
         guided += int(matching(made.items[row], low, high).sum())
@@ -187,7 +187,7 @@ def test_aggregates_over_a_weighted_selection_are_nearer_to_the_truth_than_simpl
         for low, high in queries(seed, 20):
             truth = made.arrived[matching(made.arrived, low, high)]
             looked = size // 10
-            plain = made.arrived[selected(matching(made.arrived, low, high), looked)]
+            plain = made.arrived[first_matches(matching(made.arrived, low, high), looked)]
             regions = made.regions("weighted", low, high)
             taken = choose_probes(regions, "weighted", looked)
             row, region = probe_selection(regions, taken, made.tuples)
