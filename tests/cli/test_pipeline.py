@@ -162,7 +162,7 @@ def test_a_stream_with_a_replay_is_replayed() -> None:
     assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})
 
 
-def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
+def test_dropped_and_changed_queries_of_a_checkpoint_are_distinguished(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     dropped = []
@@ -191,14 +191,14 @@ def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
     ]
 
 
-def test_what_is_wrong_with_a_summary_is_told_with_its_place() -> None:
+def test_an_error_in_a_summary_is_reported_with_its_place() -> None:
     given = {"streams": {"bids": {"path": "b", "time": "ts"}}, "queries": {"q": "SELECT 1"}}
     with pytest.raises(SQLError, match=r"summaries\[0\]: write bids\(column\)") as raised:
         read_pipeline(given | {"summaries": ["CREATE SUMMARY items ON bids"]}, Path("/data"))
     assert raised.value.text == "CREATE SUMMARY items ON bids"
 
 
-def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_query_starts_over_when_its_summary_changes(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 
     class Known:

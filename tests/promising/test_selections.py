@@ -85,7 +85,7 @@ kinds = st.sampled_from(("countsketch", "histogram"))
 
 @settings(max_examples=60)
 @given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40))
-def test_every_tuple_of_a_batch_is_probed_once_whatever_the_budgets(
+def test_every_tuple_of_a_batch_is_probed_once_with_any_budgets(
     rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int
 ) -> None:
     times, items, batches = (
@@ -103,7 +103,7 @@ def test_every_tuple_of_a_batch_is_probed_once_whatever_the_budgets(
     assert len(pending) == 0
 
 
-def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
+def test_a_histogram_gives_the_exact_expected_output_of_each_cell() -> None:
     made = zipf_batch(shape(kind="histogram"), seed=1, size=900)
     regions = made.regions("desc", 100, 300)
     row, region = probe_selection(regions, regions.left, made.tuples)
