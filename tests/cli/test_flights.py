@@ -56,7 +56,7 @@ def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
     assert len(set(map(len, re.findall(r"^  [a-z ]+?  +(?=\S)", done.stdout, re.MULTILINE)))) == 1, "aligned"
     rows = sum(batch.num_rows for batch in batches(year, timedelta(days=1), 2))
     assert summary["rows"].startswith(f"{rows:,} flights")
-    assert summary["queries"].startswith("16,"), "12, two that are told early, and two that are looked up"
+    assert summary["queries"].startswith("16,"), "12, two with early results, and two on demand"
     assert set(summary) == {
         "rows",
         "queries",

@@ -94,13 +94,13 @@ def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:
     found, out, _ = looking(Engine(top=Query(), pushed=Query(on_demand=False)))
     with found.running(None):
         assert out.getvalue() == ""
-    told = {"complete": True, "made": 5}
+    system = {"complete": True, "made": 5}
     assert json.loads(out.getvalue()) == {
         "query": "top",
         "window_start": 1,
         "window_end": 11,
         "top": 9.0,
-        **told,
+        **system,
     }
 
 

@@ -103,10 +103,10 @@ class TestPs:
         ]
 
     def test_queries_as_json(self, fake: FakeServer) -> None:
-        told = [json.loads(line) for line in call("ps", "--json").stdout.splitlines()]
-        assert (told[0]["name"], told[0]["columns"][0]["name"]) == ("count", "window_start")
-        told = [json.loads(line) for line in call("ps", "--streams", "--json").stdout.splitlines()]
-        assert told[0]["watermark"] == 1_357_041_730_000_000
+        rows = [json.loads(line) for line in call("ps", "--json").stdout.splitlines()]
+        assert (rows[0]["name"], rows[0]["columns"][0]["name"]) == ("count", "window_start")
+        rows = [json.loads(line) for line in call("ps", "--streams", "--json").stdout.splitlines()]
+        assert rows[0]["watermark"] == 1_357_041_730_000_000
 
     def test_no_queries(self, fake: FakeServer) -> None:
         fake.queries.clear()
@@ -152,11 +152,13 @@ class TestRegister:
         ("no such file", ("--sql-file", "nowhere.sql"), "--sql-file nowhere.sql"),
     )
 
-    @pytest.mark.parametrize(("words", "told"), [case[1:] for case in MISUSED], ids=[c[0] for c in MISUSED])
-    def test_usage_errors_are_reported(self, fake: FakeServer, words: tuple[str, ...], told: str) -> None:
+    @pytest.mark.parametrize(
+        ("words", "message"), [case[1:] for case in MISUSED], ids=[c[0] for c in MISUSED]
+    )
+    def test_usage_errors_are_reported(self, fake: FakeServer, words: tuple[str, ...], message: str) -> None:
         done = call("register", *words)
         assert done.exit_code == USAGE
-        assert told in done.stderr
+        assert message in done.stderr
 
 
 class TestDrop:
@@ -172,7 +174,7 @@ class TestDrop:
 
 class TestTail:
     def leave(self, fake: FakeServer, **batches: int) -> None:
-        """While somebody waits, a result comes of each query, and then the query leaves."""
+        """While a client waits, each query gets a result and is then dropped."""
 
         def waiting(name: str) -> None:
             if name in batches:

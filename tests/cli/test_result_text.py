@@ -103,7 +103,7 @@ def test_lists_and_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "form", "when", "told"),
+    ("complete", "form", "when", "shown"),
     [
         (True, Format.TABLE, False, []),
         (False, Format.TABLE, False, ["complete"]),
@@ -115,10 +115,10 @@ def test_lists_and_plain_numbers() -> None:
     ],
 )
 def test_a_lookup_shows_whether_it_is_complete_and_on_request_when_it_was_made(
-    complete: bool, form: Format, when: bool, told: list[str]
+    complete: bool, form: Format, when: bool, shown: list[str]
 ) -> None:
     found = pa.table({"n": [1, 2], "complete": [True, complete], "batch": [3, 3], "made": [5, 5]})
-    assert shorten_lookup(found, form, when).column_names == ["n", *told]
+    assert shorten_lookup(found, form, when).column_names == ["n", *shown]
     assert shorten_lookup(found.slice(0, 0), Format.TABLE).column_names == ["n"], "nothing to warn of"
 
 

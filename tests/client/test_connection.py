@@ -171,8 +171,8 @@ class TestRequests:
         assert [query.name for query in done] == ["a", "b"]
 
     def test_prods_of_many_queries_are_typed(self, fake: FakeServer) -> None:
-        told = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")
-        row = told["count"].to_pylist()[0]
+        tables = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")
+        row = tables["count"].to_pylist()[0]
         assert row["window_end"] == datetime(2013, 1, 1, 12, 1, tzinfo=UTC)
         assert (row["n"], row["kind"], row["site"]) == (3, "early", None)
         assert math.isnan(row["latency"])

@@ -117,9 +117,9 @@ def test_errors_equal_the_engine_s(running: Running) -> None:
     with pytest.raises(SQLError) as mine:
         running.engine.register(wrong)
     for asked in (running.client.register, running.client.check, running.client.lookup):
-        with pytest.raises(SQLError) as told:
+        with pytest.raises(SQLError) as remote_error:
             asked(wrong)
-        assert str(told.value) == str(mine.value)
+        assert str(remote_error.value) == str(mine.value)
     with pytest.raises(NotFound, match="there is no query named cuont"):
         running.client.query("cuont")
     running.client.register(COUNT, "count")

@@ -56,7 +56,7 @@ class TestResults:
 
 
 def dropped_after(fake: FakeServer, *batches: tuple[int, ...]) -> None:
-    """While somebody waits, more results come, batch by batch, and then the query is dropped."""
+    """While a client waits, more results arrive, batch by batch, and then the query is dropped."""
     left = list(batches)
 
     def waiting(name: str) -> None:

@@ -114,7 +114,7 @@ class Estimator:
 
     def with_finals(self, finals: FinalValues, quality: Quality | None = None) -> Estimator:
         """Pair finals with their pending early values, and learn from the pairs."""
-        # All sums are taken in one order, whatever order the groups came in.
+        # Sums are taken in a fixed order, independent of the order of the groups.
         order = np.lexsort((finals.window, finals.group))
         sample = order[sampled_groups(finals.group, self.limits.groups)[order]]
         group, window = finals.group[sample], finals.window[sample]

@@ -78,7 +78,7 @@ class LookupCache:
     """Serves lookups in their callers' threads, while batches run.
 
     Cached answers are not part of the state: the cache receives the runs of each committed batch, and it
-    builds answers anew after a gap.
+    rebuilds answers after a gap.
     """
 
     _usage: dict[str, StoreUsage] = field(default_factory=dict)  # by store
@@ -149,7 +149,7 @@ class LookupCache:
                     return _answers_from(cached, store, lookup)
         cached = _CachedAnswers.over(accumulator, lengths, store, state.batch_id)
         answers = _answers_from(cached, store, lookup)
-        # If a batch was committed meanwhile, the next lookup notices the gap and builds anew.
+        # If a batch was committed meanwhile, the next lookup detects the gap and rebuilds the answers.
         with self._lock:
             self._cached.setdefault(key, {})[accumulator] = cached
         return answers

@@ -1,7 +1,7 @@
 """Which stores on-demand queries need, and which queries share them.
 
 A query reads one store per attribute, and one store of the groups that have tuples in the window.
-Queries over the same tuples and groups share stores whatever their windows: the longest window decides how
+Queries over the same tuples and groups share stores even if their windows differ: the longest window decides how
 far back a store reaches. Paper: Aggregate Sharing in Stream Databases, sections 3.2.1 and 6.2.
 """
 

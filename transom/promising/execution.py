@@ -43,7 +43,7 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.storage.executor_files import ExecutorFiles
 
-ROUNDS, EXECUTOR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
+ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
 EXECUTOR_FACTOR = 32
 FEW_ROWS = 2_000  # up to this number, rows are fetched faster without a job
 PACES = 8  # the last batches from which the pace is determined

@@ -19,7 +19,7 @@ NAMES, ARGUMENTS = [case[0] for case in CASES], [case[1:] for case in CASES]
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, with NaN equal to itself and the last digit of a double let go."""
+    """Whether two values are equal: NaN equals NaN, and the last digit of a double may differ."""
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-12)
     return bool(left == right) and type(left) is type(right)
