@@ -42,12 +42,12 @@ def structure(known: PromisingState, name: str = "items2") -> str:
     return known.summaries[name].representation.shape.structure
 
 
-def test_with_enough_time_summaries_pay() -> None:
+def test_with_enough_time_a_structure_with_summaries_is_chosen() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
     assert structure(review(engine, 100_000)) in ("cells", "adjusting")
 
 
-def test_without_time_for_summaries_there_are_none() -> None:
+def test_without_time_for_summaries_structure_none_is_chosen() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
     after = review(engine, ITEMS * 5 * 4)
     assert structure(after) == "none", "four probes a tuple don't pay for its sketch"

@@ -205,7 +205,7 @@ def play(console: Console, replay: FlightReplay, stream: Iterable[pa.Table]) -> 
 
 
 def print_totals(console: Console, replay: FlightReplay) -> None:
-    """Print the totals: what happened to every row."""
+    """Print the totals: how many rows were processed, late and rejected."""
     seconds = monotonic() - replay.started
     stream = replay.stream()
     lines = {

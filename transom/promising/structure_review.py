@@ -1,8 +1,7 @@
-"""Reviews of the structure of summaries with STRUCTURE auto: now and then the engine chooses the best.
+"""Reviews of the structure of summaries with STRUCTURE auto: from time to time the engine chooses the best one.
 
-The paper's caution (figure 10): where tuples come fast and windows are small, summaries cost more than they
-bring. A query whose budget is a time also pays for insertion, so equation 1 decides. A budget of probes pays
-for probes alone.
+The paper's caution (figure 10): if tuples arrive fast and windows are small, summaries cost more than they
+save. A budget of time also pays for insertion, so equation 1 decides. A budget of probes pays for probes alone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planni
 
 @dataclass(frozen=True)
 class ReviewInput:
-    """The data of a review: the batch, its arrivals, the queries, and the probes that each has per batch."""
+    """The input of a review: the batch, its arrivals, the queries, and each query's probes per batch."""
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]
@@ -64,7 +63,7 @@ def choose_structure(
 
 @dataclass(frozen=True)
 class StructureReview:
-    """When structures are reviewed, and how one is chosen.
+    """Decides when a structure is reviewed, and which one is chosen.
 
     A summary is reviewed `first` batches after it was created, then after twice as many, and so on, but at
     least every `longest` batches. `sample` is the number of tuples of a trial.
@@ -146,7 +145,7 @@ def _best_for_join(
 def _without_deferred(
     promising_state: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
 ) -> PromisingState:
-    """Without the regions that are deferred in a summary."""
+    """The state without the regions that are deferred in a summary."""
     states = dict(promising_state.queries)
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]

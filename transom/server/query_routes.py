@@ -151,7 +151,7 @@ async def lookup_query(context: Context, name: QueryName, body: LookupQuery, for
 
 
 @query_router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
-async def late_windows(context: Context, name: QueryName, form: WantedFormat) -> Response:
+async def count_late_rows(context: Context, name: QueryName, form: WantedFormat) -> Response:
     """The windows of a query that missed rows, and how many each missed; the newest windows last."""
     return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
 
@@ -159,7 +159,7 @@ async def late_windows(context: Context, name: QueryName, form: WantedFormat) ->
 @query_router.get(
     "/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed")
 )
-async def late_rows(
+async def list_late_rows(
     context: Context,
     name: QueryName,
     form: WantedFormat,

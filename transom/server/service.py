@@ -289,9 +289,9 @@ class Service:
         return self._handle(name).accuracy()
 
     def tune(self, name: str, aggressiveness: float | None) -> None:
-        """Emit early results when this share of the slide is still to come (0.25: after three quarters).
+        """Emit early results when this share of the slide is left (0.25: after three quarters).
 
-        None restores what the query's text says.
+        None restores the setting of the query's text.
         """
         self._handle(name).tune(aggressiveness)
 
