@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.results.pure_batches import Pure
-from transom.ondemand.store_specs import store_sets
+from transom.plan.passes.stores import store_sets
 
 # Aggregate Sharing, section 3.2.4: <timestamp, attribute A>.
 STREAM = [(1, 3), (2, -10), (3, -9), (4, 5), (5, 2), (6, 7), (7, -3)]

@@ -20,7 +20,8 @@ from transom.columns.arrays import Ints
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.overload.resumption import PACES, rows_within
-from transom.plan.strategy import Place, Strategy
+from transom.plan.planner import Planner
+from transom.plan.strategy import Place
 from transom.promising.answers import answer_query
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
@@ -120,10 +121,10 @@ class _Answers:
 class Promising:
     """The part of the batch loop for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, files: ExecutorFiles, strategy: Strategy):
-        self.backend, self.place = backend, strategy.place
-        self.tuples, self.pace = PartitionedTuples(files, strategy), Pace()
-        self.review = StructureReview()
+    def __init__(self, backend: Backend, files: ExecutorFiles, planner: Planner):
+        self.backend, self.planner, self.place = backend, planner, planner.strategy.place
+        self.tuples, self.pace = PartitionedTuples(files, planner), Pace()
+        self.review = StructureReview(planner.strategy.limits)
         self._inserting = 0.0
 
     # --- when a batch begins ---
@@ -197,7 +198,7 @@ class Promising:
         }
         promising_state = PromisingState(summaries_kept, answered.queries)
         given = ReviewInput(intent.batch_id, arrivals, living, budgets)
-        promising_state = self.review.apply(promising_state, summaries_by_name, given)
+        promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
         results = Results([*output.results.batches, *answered.batches], output.results.stored)
         return replace(output, state=after, results=results)

@@ -18,7 +18,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.columns.arrays import Ints
 from transom.elements import Summary
-from transom.plan.strategy import Place, Strategy
+from transom.plan.planner import Planner
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
@@ -49,8 +49,8 @@ _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of S
 class PartitionedTuples:
     """Keeps tuples in files, and runs tasks on them."""
 
-    def __init__(self, files: ExecutorFiles, strategy: Strategy):
-        self.files, self.place, self.limits = files, strategy.place, strategy.limits
+    def __init__(self, files: ExecutorFiles, planner: Planner):
+        self.files, self.planner, self.limits = files, planner, planner.strategy.limits
 
     # --- insertion ---
 
@@ -106,10 +106,9 @@ class PartitionedTuples:
         """The state with the small files of a summary merged, without evicted tuples."""
         summaries = dict(promising_state.summaries)
         for name, summary_state in summaries.items():
-            if (
-                sum(run.rows for run in summary_state.runs) > self.limits.driver_tuples
-                and self.place is Place.AUTO
-            ):
+            on_driver = sum(run.rows for run in summary_state.runs)
+            stream = summary_state.representation.shape.stream
+            if on_driver and self.planner.moves_summary(name, stream, on_driver):
                 summary_state = summaries[name] = self._put_away(summary_state, batch_id)
             if len(summary_state.files) > self.limits.tuple_files:
                 summaries[name] = self._merged(summary_state, batch_id)

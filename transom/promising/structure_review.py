@@ -7,11 +7,13 @@ save. A budget of time also pays for insertion, so equation 1 decides. A budget 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from transom.elements import Summary
+from transom.plan.limits import Limits
+from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
@@ -35,9 +37,17 @@ class ReviewInput:
     budgets: Mapping[str, int | None]
 
 
+@dataclass(frozen=True)
+class ChosenStructure:
+    """The structure that a review chose for a summary, and why."""
+
+    structure: str
+    reason: str
+
+
 def choose_structure(
     name: str, promising_state: PromisingState, given: ReviewInput, sample: int
-) -> str | None:
+) -> ChosenStructure | None:
     """The best structure of a summary for the join with the least time per tuple; None without such a join.
 
     A trial on a sample of the summary's tuples decides.
@@ -55,9 +65,13 @@ def choose_structure(
         tau = budget / arriving.rows
         if tau < least:
             least = tau
-            best = _best_for_join(
+            structure = _best_for_join(
                 promising_state, name, preferred, promising_state.queries[query], arriving, tau, sample
             )
+            reason = (
+                f"it costs query {query} the least per result, in a trial with {tau:,.3g} probes per tuple"
+            )
+            best = ChosenStructure(structure, reason)
     return best
 
 
@@ -65,23 +79,26 @@ def choose_structure(
 class StructureReview:
     """Decides when a structure is reviewed, and which one is chosen.
 
-    A summary is reviewed `first` batches after it was created, then after twice as many, and so on, but at
-    least every `longest` batches. `sample` is the number of tuples of a trial.
+    A summary is reviewed `first_review` batches after it was created, then after twice as many, and so on, but
+    at least every `longest_review` batches.
     """
 
-    first: int = 4
-    longest: int = 256
-    sample: int = 2_000
-    choose: Callable[[str, PromisingState, ReviewInput, int], str | None] = choose_structure
+    limits: Limits = field(default_factory=Limits)
+    choose: Callable[[str, PromisingState, ReviewInput, int], ChosenStructure | None] = choose_structure
 
     def apply(
-        self, promising_state: PromisingState, shapes: Mapping[str, Summary], given: ReviewInput
+        self,
+        promising_state: PromisingState,
+        shapes: Mapping[str, Summary],
+        given: ReviewInput,
+        planner: Planner,
     ) -> PromisingState:
         """The state with the best structures for the summaries that are due for a review.
 
         Only summaries on the driver are rebuilt. Regions that were deferred in the old structure are lost,
         since its zones are gone.
         """
+        limits = self.limits
         for name, summary_state in promising_state.summaries.items():
             if (
                 shapes[name].structure != "auto"
@@ -90,12 +107,16 @@ class StructureReview:
                 or given.batch_id < summary_state.review
             ):
                 continue
-            best = self.choose(name, promising_state, given, self.sample)
+            best = self.choose(name, promising_state, given, limits.review_tuples)
             age = given.batch_id - summary_state.since
-            after = replace(summary_state, review=given.batch_id + min(max(age, self.first), self.longest))
-            if best is not None and best != summary_state.representation.shape.structure:
+            after = replace(
+                summary_state,
+                review=given.batch_id + min(max(age, limits.first_review), limits.longest_review),
+            )
+            if best is not None and best.structure != summary_state.representation.shape.structure:
                 promising_state = _without_deferred(promising_state, name, given.queries)
-                after = rebuilt(after, replace(shapes[name], structure=best))
+                after = rebuilt(after, replace(shapes[name], structure=best.structure))
+                planner.record_structure(name, shapes[name].stream, best.structure, best.reason)
             promising_state = replace(promising_state, summaries={**promising_state.summaries, name: after})
         return promising_state
 

@@ -17,7 +17,9 @@ def all_decisions(loop: BatchLoop) -> list[DecisionRecord]:
     """The decisions about the queries that take part in batches, stream by stream, in the order of the passes."""
     state, registry = _committed(loop)
     planner = loop.planner.what_if()
-    streams = dict.fromkeys(query.query.stream for query in registry.everyone())
+    summaries = registry.living_summaries().values()
+    reading = (query.query.stream for query in registry.everyone())
+    streams = dict.fromkeys([*reading, *(summary.stream for summary in summaries)])
     found = []
     for stream in streams:
         planner.plan(state, registry.reading(stream))
@@ -30,11 +32,24 @@ def query_decisions(loop: BatchLoop, name: str) -> list[DecisionRecord]:
     state, registry = _committed(loop)
     query = next((query for query in registry.everyone() if query.name == name), None)
     if query is None:
-        return []
+        return _preference_decisions(loop.planner, registry, name)
     planner, stream = loop.planner.what_if(), query.query.stream
     families = planner.plan(state, registry.reading(stream)).families
     concerned = {f"query {name}", *_shared(planner, state, registry, query, families)}
     return [one for one in planner.records(stream) if not concerned.isdisjoint(subjects(one.about))]
+
+
+def _preference_decisions(planner: Planner, registry: Registry, name: str) -> list[DecisionRecord]:
+    """The decisions about the summaries that a query with a preference reads; none for other queries."""
+    query = registry.preference_queries().get(name)
+    summaries = registry.living_summaries()
+    read = () if query is None else dict.fromkeys(side.summary for side in query.sides)
+    return [
+        record
+        for summary in read
+        for record in planner.records(summaries[summary].stream)
+        if record.about == f"summary {summary}"
+    ]
 
 
 def _committed(loop: BatchLoop) -> tuple[State, Registry]:

@@ -162,3 +162,14 @@ def stores_that_move(stores: Sequence[StoreState], strategy: Strategy) -> str | 
     most = limit // strategy.limits.rows_per_store_group
     groups = max((run.groups for run in stores[0].tiers.runs), default=0)
     return f"{groups:,} groups, more than {most:,}" if groups > most else None
+
+
+# --- tuples of summaries ---
+
+
+def summary_that_moves(tuples: int, strategy: Strategy) -> str | None:
+    """Why the tuples of a summary move to the executors now; None: they stay on the driver."""
+    most = strategy.limits.driver_tuples
+    if strategy.place is not Place.AUTO or tuples <= most:
+        return None
+    return f"{tuples:,} tuples on the driver, more than {most:,}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.store_specs import StoreSet, StoreSpec, store_id, stores_read_by
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.strategy import Place
@@ -36,6 +37,45 @@ def _choice(store_set: StoreSet, state: State) -> Choice:
 
 def _selections(state: State) -> set[str]:
     return {key.rpartition(" | ")[0] for key in state.stores}
+
+
+def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
+    """The stores that on-demand queries need: those that select and group tuples equally share them.
+
+    Their windows may differ: the longest window decides how far back a store reaches.
+    """
+    by_selection: dict[str, list[CompiledQuery]] = {}
+    for query in queries:
+        by_selection.setdefault(query.selection, []).append(query)
+    return tuple(_store_set(selection, members) for selection, members in by_selection.items())
+
+
+def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
+    # Many queries differ only in their windows: their specs are worked out once.
+    similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
+    for query in members:
+        reads_alike = query.using, query.slot_ids, query.reads
+        similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
+    specs: dict[str, StoreSpec] = {}
+    lengths: dict[str, set[int]] = {}
+    for query, ranges in similar.values():
+        for spec in stores_read_by(query).specs:
+            specs.setdefault(key := store_id(selection, spec), spec)
+            lengths.setdefault(key, set()).update(ranges)
+    first, by_length = members[0], dict[int, tuple[str, ...]]()
+    for query in members:
+        length = query.query.window.range
+        by_length[length] = (*by_length.get(length, ()), query.name)
+    return StoreSet(
+        selection,
+        first.query.clock,
+        first.conjuncts,
+        tuple(key.scalar for key in first.query.keys),
+        specs,
+        {key: frozenset(ranges) for key, ranges in lengths.items()},
+        tuple(query.name for query in members),
+        by_length,
+    )
 
 
 def open_stores(
