@@ -35,6 +35,7 @@ from transom.plan.passes.placement import (
 from transom.plan.passes.stores import store_sets
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
+from transom.plan.subject import Subject
 from transom.sql.query import Predicate
 from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
@@ -196,9 +197,7 @@ class Planner:
         memory.forget_departed(len(new_selections))
         if not memory.selections:
             last.selections, last.homes = [], []
-        self._log.prune(
-            new_selections[0].clock.stream, {f"selection {selection.id}" for selection in new_selections}
-        )
+        self._log.prune(new_selections[0].clock.stream, {str(selection.id) for selection in new_selections})
 
     # --- when they are aggregated ---
 
@@ -214,7 +213,7 @@ class Planner:
         """Whether stores over the same groups move to the executors, given what they hold after a batch."""
         reason = stores_that_move(stores, self.strategy)
         if reason is not None:
-            about = f"stores of {store_set.selection}"
+            about = Subject.stores(store_set.selection)
             choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
             self._record(PLACEMENT, Decision([choice]))
         return reason is not None
@@ -225,18 +224,18 @@ class Planner:
         """Whether the tuples of a summary move to the executors, given how many are on the driver."""
         reason = summary_that_moves(tuples, self.strategy)
         if reason is not None:
-            choice = Choice(stream, _summary(name), EXECUTORS, reason, ON_EXECUTORS)
+            choice = Choice(stream, Subject.summary(name), EXECUTORS, reason, ON_EXECUTORS)
             self._record(PLACEMENT, Decision([choice]))
         return reason is not None
 
     def record_structure(self, name: str, stream: str, structure: str, reason: str) -> None:
         """Record the structure that a review chose for a summary."""
-        choice = Choice(stream, _summary(name), f"structure {structure}", reason, structure)
+        choice = Choice(stream, Subject.summary(name), f"structure {structure}", reason, structure)
         self._record(SUMMARIES, Decision([choice]))
 
     def end_summary(self, name: str) -> None:
         """Remove the decisions about a summary that a program dropped."""
-        self._record(SUMMARIES, Decision(ended=[_summary(name)]))
+        self._record(SUMMARIES, Decision(ended=[Subject.summary(name)]))
 
     def _record(self, pass_name: str, decision: Decision) -> None:
         with self._lock:
@@ -283,10 +282,6 @@ def _checked(passes: Sequence[Pass]) -> tuple[Pass, ...]:
     if repeated:
         raise SettingError(f"two planner passes have the name {repeated[0]!r}")
     return tuple(passes)
-
-
-def _summary(name: str) -> str:
-    return f"summary {name}"
 
 
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:

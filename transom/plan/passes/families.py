@@ -10,6 +10,7 @@ from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_kind, family_numbers, into_families
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
+from transom.plan.subject import Subject
 from transom.state.state import SelectionState
 
 
@@ -53,7 +54,7 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
         reason = _why_signed(strategy.fragments, strategy.limits)
     else:
         chosen, reason = f"selection {int(family.ids[0])} alone", _why_alone(family, strategy, apart)
-    return Choice(stream, f"family {number}", chosen, reason, f"{kind}_family")
+    return Choice(stream, Subject.families([number]), chosen, reason, f"{kind}_family")
 
 
 def _why_signed(fragments: FragmentSharing, limits: Limits) -> str:

@@ -10,6 +10,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.strategy import Place
+from transom.plan.subject import Subject, SubjectKind
 from transom.state.state import State, StoreState
 
 
@@ -23,8 +24,8 @@ def stores(context: PlanContext) -> Decision | None:
         return None
     new = [one for one in change.store_sets if any(key not in context.state.stores for key in one.stores)]
     choices = [_choice(one, state) for one in new]
-    ended = [f"stores of {one}" for one in _selections(context.state) - _selections(state)]
-    return Decision(choices, ended=ended, state=state)
+    remaining = {Subject.stores(one.selection) for one in change.store_sets}
+    return Decision(choices, remaining={SubjectKind.STORES: remaining}, state=state)
 
 
 def _choice(store_set: StoreSet, state: State) -> Choice:
@@ -32,11 +33,7 @@ def _choice(store_set: StoreSet, state: State) -> Choice:
     place = "executors" if any(state.stores[key].on_executors for key in store_set.stores) else "driver"
     chosen = f"{count:,} store{'' if count == 1 else 's'} on the {place}"
     reason = f"{queries:,} on-demand {'query' if queries == 1 else 'queries'} over the same tuples and groups"
-    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason, f"on_{place}")
-
-
-def _selections(state: State) -> set[str]:
-    return {key.rpartition(" | ")[0] for key in state.stores}
+    return Choice(store_set.clock.stream, Subject.stores(store_set.selection), chosen, reason, f"on_{place}")
 
 
 def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
