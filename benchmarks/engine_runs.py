@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 import transom
 from benchmarks.trades import HOUR, START, TradingHour
 from benchmarks.workloads import BenchQuery, texts
 from transom.kernel.query_counts import QueryIndex
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TRADES = "time timestamp, symbol string, price double, vol int"
 _MINUTES = 60

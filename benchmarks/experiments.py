@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from benchmarks import engine_runs
 from benchmarks.engine_runs import Measure, Measured
@@ -17,9 +18,6 @@ from benchmarks.peers import SingleJob, in_polars, native
 from benchmarks.rows import Row
 from benchmarks.trades import ROWS, TradingHour, trading_hour
 from benchmarks.workloads import SEEDS, SIZES, SQUARES, BenchQuery, load, texts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Each strategy is a pair: how windows are computed, and how fragments are.
 SHARED = ("shared_paired", "families")

@@ -31,8 +31,8 @@ import pyarrow as pa
 import transom
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.handles import Feed
-from transom.server.lifecycle import Served, serving
 from transom.server.settings import ServerSettings
+from transom.web_service import Served, serving
 
 SCHEMA = "ts timestamp, symbol string, price double, volume bigint"
 SYMBOLS = [f"S{i:02d}" for i in range(50)]

@@ -34,7 +34,7 @@ def can_draw() -> bool:
 
 
 def subplots(*panels: int, **look: Any) -> tuple[Any, Any]:
-    """A figure and its panels, drawn into files only."""
+    """A figure and its panels, drawn without a display."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -44,7 +44,7 @@ def subplots(*panels: int, **look: Any) -> tuple[Any, Any]:
 
 
 def draw_all(directory: Path, tables: Iterable[str]) -> None:
-    """Draw the tables that have a figure."""
+    """Draw every table that has a figure."""
     there = {name: read(directory / f"{name}.csv") for name in tables}
     for name, title in TITLES.items():
         if rows := there.get(name):
@@ -59,7 +59,7 @@ def draw_all(directory: Path, tables: Iterable[str]) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a table; none if it was not written."""
+    """The rows of a table; an empty list if the table was not written."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -105,17 +105,17 @@ def _latencies(rows: Sequence[Row], title: str, path: Path) -> None:
 
 
 def _estimates(rows: Sequence[Row], path: Path) -> None:
-    """The accuracy of SUM over uniform values: as arrived, projected, and times the best constant."""
+    """Plot the accuracy of SUM over uniform values: as arrived, projected, and times the best constant."""
     figure, panels = subplots(1, 2, figsize=(9, 4), sharey=True)
     for axes, kind in zip(panels, ("clumped", "poisson"), strict=True):
         wanted = {"arrivals": kind, "windows": "sliding", "values": "uniform", "aggregate": "sum"}
-        own = [row for row in rows if wanted.items() <= row.items()]
+        shown = [row for row in rows if wanted.items() <= row.items()]
         for column, label in (
             ("raw", "as arrived"),
             ("projected", "projected"),
             ("best_constant", "best constant"),
         ):
-            points = [(float(row["aggressiveness"]), float(row[column])) for row in own if row[column]]
+            points = [(float(row["aggressiveness"]), float(row[column])) for row in shown if row[column]]
             if points:
                 axes.plot(*zip(*points, strict=True), marker="o", label=label)
         axes.set_title(f"{kind} arrivals", fontsize=9)
@@ -125,19 +125,19 @@ def _estimates(rows: Sequence[Row], path: Path) -> None:
     save(figure, "Projected values (ours)", path)
 
 
-def draw_responses(table: Path, column: str, title: str) -> None:
+def draw_response_times(table: Path, column: str, title: str) -> None:
     """Plot response times by a column: a panel per kind of data, a line per system."""
     rows = read(table)
     systems, kinds = (list(dict.fromkeys(row[what] for row in rows)) for what in ("system", "data"))
     figure, panels = subplots(1, len(kinds), figsize=(9, 4), sharey=True)
     for axes, kind in zip(panels, kinds, strict=True):
         for system in systems:
-            own = {  # of several lengths the last one, which is the longest
+            times = {  # of several lengths, the last one remains: the longest
                 float(row[column]): float(row["microseconds_per_tuple"])
                 for row in rows
                 if row["data"] == kind and row["system"] == system
             }
-            axes.plot(list(own), list(own.values()), marker="o", label=system.replace("_", " "))
+            axes.plot(list(times), list(times.values()), marker="o", label=system.replace("_", " "))
         axes.set(xscale="log", yscale="log", xlabel=f"{column} (log)")
         axes.set_title(f"{kind} data", fontsize=9)
         axes.legend(fontsize=8)

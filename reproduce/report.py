@@ -21,11 +21,11 @@ class Options:
     data: Path | None = None  # the directory of recorded streams
 
     def seconds(self, full: int) -> int:
-        """The length of a stream that is `full` seconds long in the thesis."""
+        """The length in seconds of a stream that has `full` seconds in the thesis."""
         return full // 10 if self.short else full
 
     def with_one_seed_if_short(self) -> Options:
-        """These settings; a short run generates one stream of each kind."""
+        """These settings, but with one seed if the run is short."""
         return replace(self, seeds=1) if self.short else self
 
 

@@ -14,13 +14,13 @@ from transom.errors import (
     TransomError,
 )
 from transom.plan.limits import Limits
+from transom.version import __version__
 
 if TYPE_CHECKING:
     from transom.client.connection import connect
     from transom.runtime.engine import Engine
-    from transom.server.lifecycle import serving
+    from transom.web_service import serving
 
-__version__ = "0.1.0"
 __all__ = [
     "BatchError",
     "CheckpointError",
@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
 
         return connect
     if name == "serving":
-        from transom.server.lifecycle import serving
+        from transom.web_service import serving
 
         return serving
     raise AttributeError(f"module 'transom' has no attribute {name!r}")

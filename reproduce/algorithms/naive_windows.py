@@ -1,4 +1,4 @@
-"""The baseline: every query is computed separately at every arrival (Wang and Freschl, figure 1)."""
+"""The baseline: every arrival recomputes each query separately (Wang and Freschl, figure 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fold = Callable[[Iterable[Any]], Any]
 
 @dataclass
 class _Query:
-    """The queue of one query, and its newest answer."""
+    """The queue of one query, and its latest answer."""
 
     size: int
     fold: Fold
@@ -22,9 +22,9 @@ class _Query:
 
 
 class NaiveWindows:
-    """A queue for each query: an arrival is stored in all of them, and every answer computed anew.
+    """A queue for each query: an arriving tuple is appended to all queues, and every answer is recomputed.
 
-    A window of size s holds the tuples with times in `(now - s, now]`; tuples come in the order of time.
+    A window of size s holds the tuples with times in `(now - s, now]`; tuples arrive in the order of time.
 
     >>> naive = NaiveWindows([(2, sum), (3, max)])
     >>> for time, value in enumerate([9, 5, 3, 4]):
@@ -37,7 +37,7 @@ class NaiveWindows:
         self.queries = [_Query(size, fold) for size, fold in queries]
 
     def insert(self, time: int, value: Any) -> None:
-        """Store a tuple, and compute every answer."""
+        """Store a tuple and recompute every answer."""
         self.store(time, value)
         for query in self.queries:
             query.answer = query.fold(query.values)
@@ -54,5 +54,5 @@ class NaiveWindows:
                 values.popleft()
 
     def lookup(self, query: int) -> Any:
-        """The answer of a query at the last arrival; None before the first."""
+        """The answer of a query as of the last arrival; None before the first."""
         return self.queries[query].answer

@@ -1,4 +1,4 @@
-"""MAX and MIN of any window that ends now, exactly: the tuples that no later tuple outdoes."""
+"""Exact MAX and MIN of any window that ends now: the tuples that no later tuple exceeds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from transom.columns.nan_order import TOP, from_orderable
 
 
 class Staircase:
-    """Times that ascend, with values that descend (for MAX): the first one in a window is its answer.
+    """Ascending times with descending values (for MAX): the first value in a window is its maximum.
 
-    Nulls are the caller's to leave out.
+    The caller leaves out nulls.
 
     >>> stairs = Staircase()
     >>> for time, value in enumerate([3, 9, 4, 7]):
@@ -33,7 +33,7 @@ class Staircase:
         return len(self.times)
 
     def insert(self, time: int, value: Any) -> None:
-        """Add a tuple: amortised O(1) at the end, a binary search more if it is out of order."""
+        """Add a tuple: amortized O(1) in order, and a binary search if it is out of order."""
         times, values = self.times, self.values
         if value != value:
             value = TOP
@@ -48,10 +48,10 @@ class Staircase:
         times.append(time)
 
     def _insert_late(self, time: int, value: Any) -> None:
-        """Only if no tuple of that time or later outdoes it; earlier ones that it outdoes go."""
+        """Add the tuple unless a tuple of that time or later exceeds it; remove earlier tuples that it exceeds."""
         times, values, gives_way = self.times, self.values, self._gives_way
         end = bisect_left(times, time)
-        if gives_way(value, values[end]):  # the best of that time or later; there is one
+        if gives_way(value, values[end]):  # the best of that time or later exists
             return
         start = end
         while start and gives_way(values[start - 1], value):
@@ -67,13 +67,13 @@ class Staircase:
         return from_orderable(self.values[at]) if at < len(self.values) else None
 
     def expire(self, before: int) -> None:
-        """Forget tuples before a time once they are the majority; no later lookup may need them."""
+        """Drop the tuples before a time as soon as they are the majority; no later lookup may need them."""
         if self.times and self.times[len(self.times) // 2] < before:
             stale = bisect_left(self.times, before)
             del self.times[:stale], self.values[:stale]
 
     def merge(self, other: Staircase) -> Staircase:
-        """The staircase of the tuples of both, in linear time."""
+        """The staircase of both staircases' tuples, in linear time."""
         both = Staircase(self.greatest)
         steps: Iterable[tuple[int, Any]] = merge(
             zip(self.times, self.values, strict=True),

@@ -1,4 +1,4 @@
-"""Any window that ends now, for any way to combine: pairs of tuples, pairs of pairs, and so on."""
+"""An associative aggregate of any window that ends now: a tree that combines pairs of tuples, then pairs of pairs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Combine = Callable[[Any, Any], Any]
 class SuffixTree:
     """`levels[0]` has a value for each tuple, by time; `levels[k + 1][i]` combines two of `levels[k]`.
 
-    `combine` need only be associative. Nothing is ever taken back, so that floats are safe: a huge value
-    that has left a window leaves no trace in it.
+    `combine` need only be associative. The tree never subtracts, so that floats are safe: a huge value does not
+    affect a window that it has left.
 
     >>> tree = SuffixTree(lambda a, b: a + b)
     >>> for time, value in enumerate([1e300, 7.0, 0.5]):
@@ -33,7 +33,7 @@ class SuffixTree:
         return len(self.times)
 
     def insert(self, time: int, value: Any) -> None:
-        """Add a tuple: one combination at the end, amortised; out of order, one for each later tuple."""
+        """Add a tuple: amortized one combination in order; out of order, one combination for each later tuple."""
         times, levels = self.times, self.levels
         if times and time < times[-1]:
             at = bisect_right(times, time)
@@ -65,7 +65,7 @@ class SuffixTree:
             level, height = above, height + 1
 
     def lookup(self, since: int) -> Any:
-        """All tuples from `since` on combined, in O(log n); None if there are none."""
+        """The combination of all tuples from `since` on, in O(log n); None if there are none."""
         start, end = bisect_left(self.times, since), len(self.times)
         if start == end:
             return None
@@ -90,17 +90,17 @@ class SuffixTree:
         return found
 
     def count(self, since: int) -> int:
-        """How many tuples there are from `since` on."""
+        """The number of tuples from `since` on."""
         return len(self.times) - bisect_left(self.times, since)
 
     def expire(self, before: int) -> None:
-        """Forget tuples before a time once they are the majority; no later lookup may need them."""
+        """Drop the tuples before a time as soon as they are the majority; no later lookup may need them."""
         if self.times and self.times[len(self.times) // 2] < before:
             stale = bisect_left(self.times, before)
             self._fill(zip(self.times[stale:], self.levels[0][stale:], strict=True))
 
     def merge(self, other: SuffixTree) -> SuffixTree:
-        """The tree of the tuples of both, in linear time; of tuples of the same time, these first."""
+        """The tree of both trees' tuples, in linear time; for equal times, this tree's tuples come first."""
         both = SuffixTree(self.combine)
         ours = zip(self.times, self.levels[0], strict=True)
         theirs = zip(other.times, other.levels[0], strict=True)

@@ -1,8 +1,8 @@
-"""TimeGram: times in buckets of values, and answers as intervals (Wang and Freschl, section 3).
+"""TimeGram: tuples' times in buckets by value, and answers as intervals (Wang and Freschl, section 3).
 
-This is the paper's structure, tuple by tuple. Where it differs: an average is divided by the number of tuples
-in the window, not in the whole structure; values outside the range have buckets of their own, and so
-have NaN and the infinities; and rounding never narrows an interval.
+This is the paper's structure, tuple by tuple, with three differences. An average is divided by the number of
+tuples in the window, not in the whole structure. Values outside the range, NaN and the infinities have buckets
+of their own. Rounding never narrows an interval.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from operator import mul, sub
 from typing import NamedTuple
 
 EPSILON = 2.0**-52
-WHOLE = 2**53  # below it, doubles hold every whole number
-FEWEST = 64  # times that are kept before it is worth while to look for old ones
+WHOLE = 2**53  # doubles represent every integer below it
+FEWEST = 64  # below this number of stored times, `expire` does not look for old ones
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`; the exact answer lies in it. Both are NaN if the answer is."""
+    """An interval that contains the exact answer; `low` and `high` are NaN if the answer is NaN."""
 
     low: float
     high: float
@@ -32,7 +32,9 @@ class Interval(NamedTuple):
 
 
 class TimeGram:
-    """The times of tuples, in a bucket for each stretch between two bounds (the last one is closed).
+    """The times of tuples in buckets of values.
+
+    A bucket lies between two bounds and includes the lower one; the last bucket includes both.
 
     >>> gram = TimeGram([-10, -6, -2, 4, 6, 10])
     >>> for time, value in enumerate([3, -10, -9, 5, 2, 7, -3], start=1):
@@ -45,14 +47,14 @@ class TimeGram:
         if len(bounds) < 2 or any(not low < high for low, high in pairwise(bounds)):
             raise ValueError("the bounds of buckets are at least two numbers, in ascending order")
         self.bounds = list(bounds)
-        # In the order of values: minus infinity, what is below the bounds, the buckets between them, what is
-        # above, infinity, NaN. The bounds of what is below and above are those of the values seen there.
+        # Buckets in the order of values: minus infinity, values below the bounds, the buckets between the bounds,
+        # values above, infinity, NaN. The buckets below and above are bounded by the values seen there.
         self._lows = [-inf, bounds[0], *bounds, inf, nan]
         self._highs = [-inf, *bounds, bounds[-1], inf, nan]
         self._reaches = [max(abs(low), abs(high)) for low, high in zip(self._lows, self._highs, strict=True)]
         self._times: list[list[int]] = [[] for _ in self._lows]
         self._downward = range(len(self._times))[::-1]
-        self._odd = False  # whether there was a value that is not finite
+        self._odd = False  # whether a value was not finite
         self._stored, self._sweep_at = 0, FEWEST
 
     @classmethod
@@ -64,7 +66,7 @@ class TimeGram:
         return self._stored
 
     def insert(self, time: int, value: float) -> None:
-        """File a tuple: O(log K), and O(1) in its bucket if it is in order."""
+        """Insert a tuple: O(log K) to find its bucket, and O(1) in the bucket if it is in order."""
         at = bisect_right(self.bounds, value)
         if not 0 < at < len(self.bounds):
             at = self._outside(at, value)
@@ -76,7 +78,7 @@ class TimeGram:
         self._stored += 1
 
     def _outside(self, at: int, value: float) -> int:
-        """The place of a value that is not between the bounds."""
+        """The index of the bucket of a value that is not between the bounds."""
         if value == self.bounds[-1]:
             return at - 1
         if not isfinite(value):
@@ -91,7 +93,7 @@ class TimeGram:
         self._lows[at], self._highs[at], self._reaches[at] = low, high, max(abs(low), abs(high))
 
     def max(self, since: int) -> Interval | None:
-        """From the top, the first bucket that has a tuple in the window (3.2.3 a); None if there is none."""
+        """The highest bucket that has a tuple in the window (3.2.3 a); None if the window is empty."""
         for at in self._downward:
             times = self._times[at]
             if times and times[-1] >= since:
@@ -99,27 +101,27 @@ class TimeGram:
         return None
 
     def min(self, since: int) -> Interval | None:
-        """From the bottom (3.2.3 b); NaN is above all numbers."""
+        """The lowest bucket that has a tuple in the window (3.2.3 b); NaN is above all numbers."""
         for at, times in enumerate(self._times):
             if times and times[-1] >= since:
                 return Interval(self._lows[at], self._highs[at])
         return None
 
     def count(self, since: int) -> Interval:
-        """How many tuples there are from `since` on, exactly (3.2.3 c)."""
+        """The exact number of tuples from `since` on (3.2.3 c)."""
         count = self._stored - sum(map(bisect_left, self._times, repeat(since)))
         return Interval(count, count)
 
     def _counts(self, since: int) -> list[int]:
-        """How many tuples of the window each bucket has: a binary search in each."""
+        """The number of the window's tuples in each bucket, by a binary search in each."""
         return list(map(sub, map(len, self._times), map(bisect_left, self._times, repeat(since))))
 
     def sum(self, since: int) -> Interval | None:
-        """Each bucket's bounds, as often as it has tuples in the window (3.2.3 d)."""
+        """The sum of each bucket's bounds times the number of its tuples in the window (3.2.3 d)."""
         return self._sum(since)[0]
 
     def avg(self, since: int) -> Interval | None:
-        """The sum by the number of tuples in the window (3.2.3 e, corrected)."""
+        """The sum divided by the number of tuples in the window (3.2.3 e, corrected)."""
         total, count = self._sum(since)
         if total is None or isnan(total.low):
             return total
@@ -130,7 +132,7 @@ class TimeGram:
         counts = self._counts(since)
         count = sum(counts)
         if self._odd and (counts[0] or counts[-2] or counts[-1]):
-            total = counts[0] * -inf if counts[0] else 0.0  # infinities of both signs are NaN, as NaN is
+            total = counts[0] * -inf if counts[0] else 0.0  # infinities of both signs add up to NaN
             total += counts[-2] * inf if counts[-2] else 0.0
             total += nan if counts[-1] else 0.0
             return Interval(total, total), count
@@ -143,7 +145,7 @@ class TimeGram:
         return self._rounded(low, high, reach, count), count
 
     def _rounded(self, low: float, high: float, reach: float, count: int) -> Interval:
-        """Wide enough for the sum itself, and for any way to add it up in doubles."""
+        """An interval that contains the exact sum and every order of adding it up in doubles."""
         if type(low) is int and type(high) is int and reach < WHOLE:
             return Interval(low, high)
         if reach == inf:
@@ -152,7 +154,7 @@ class TimeGram:
         return Interval(nextafter(low - margin, -inf), nextafter(high + margin, inf))
 
     def expire(self, before: int) -> None:
-        """Forget times before a time, once there are twice as many as there were after the last look."""
+        """Drop times before a time, once twice as many times are stored as after the last drop."""
         if self._stored < self._sweep_at:
             return
         for times in self._times:
@@ -165,7 +167,7 @@ class TimeGram:
         return [times[bisect_left(times, since) :] for times in self._times[2:-3]]
 
     def merge(self, other: TimeGram) -> TimeGram:
-        """The timegram of the tuples of both; their bounds must be the same."""
+        """The TimeGram of both structures' tuples; their bounds must be equal."""
         if self.bounds != other.bounds:
             raise ValueError("timegrams with different bounds cannot be merged")
         both = TimeGram(self.bounds)
@@ -180,6 +182,6 @@ class TimeGram:
 
 
 def _quotient(total: float, count: int, toward: float) -> float:
-    """The quotient, or the next number on that side of it if it may have been rounded."""
+    """The quotient, or the next double in the given direction if the quotient may be rounded."""
     exact = not isfinite(total) or (abs(total) < WHOLE and total % count == 0)
     return total / count if exact else nextafter(total / count, toward)

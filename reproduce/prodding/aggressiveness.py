@@ -1,6 +1,6 @@
 """Aggressiveness against accuracy and latency gain (section 4.4, figures 4.6 to 4.11); estimates, intervals.
 
-One run answers it all for a kind of arrivals: every distribution of values is a column, every degree of
+One run serves all figures for a kind of arrivals: every distribution of values is a column, every degree of
 aggressiveness a mark, and the tumbling windows of figure 4.11 are a second query.
 """
 
@@ -33,26 +33,30 @@ THESIS = {
     ("sum", 50): 79.5,
     ("count", 50): 79.87,
 }
-Found = dict[tuple[str, str, str, str, int], Pairs]  # arrivals, shape, values, aggregate, level
+PairsByKey = dict[tuple[str, str, str, str, int], Pairs]  # arrivals, shape, values, aggregate, level
 
 
 def run(options: Options) -> Report:
     """All figures of section 4.4, the accuracy of projected values, and the coverage of intervals."""
     runs = [dict(_measured(kind, seed, options)) for kind in ARRIVALS for seed in range(options.seeds)]
-    found: Found = {}
-    for key in dict.fromkeys(key for one in runs for key in one):
-        found[key] = Pairs.together([one[key] for one in runs if key in one])
-    report = Report(lines=list(_lines(found)))
+    pairs_by_key: PairsByKey = {}
+    for key in dict.fromkeys(key for pairs_of_run in runs for key in pairs_of_run):
+        pairs_by_key[key] = Pairs.together(
+            [pairs_of_run[key] for pairs_of_run in runs if key in pairs_of_run]
+        )
+    report = Report(lines=list(_lines(pairs_by_key)))
     for figure, values in FIGURES.items():
-        report.tables[figure] = [_row(found, "clumped", "sliding", values, a, p) for a, p in _each()]
+        report.tables[figure] = [_row(pairs_by_key, "clumped", "sliding", values, a, p) for a, p in _levels()]
     for figure, shape in (("figure_4_10", "sliding"), ("figure_4_11", "tumbling")):
-        report.tables[figure] = [_row(found, "clumped", shape, "normal_400", a, p) for a, p in _each()]
+        report.tables[figure] = [
+            _row(pairs_by_key, "clumped", shape, "normal_400", a, p) for a, p in _levels()
+        ]
     report.tables["estimates"] = [
-        _estimates(found, kind, shape, values, a, p)
+        _estimates(pairs_by_key, kind, shape, values, a, p)
         for kind in ARRIVALS
         for shape in SHAPES
         for values in VALUES
-        for a, p in _each()
+        for a, p in _levels()
     ]
     return report
 
@@ -85,12 +89,14 @@ def _measured(
                     yield (kind, shape, values, aggregate, level), pairs.at(level)
 
 
-def _each() -> Iterator[tuple[str, int]]:
+def _levels() -> Iterator[tuple[str, int]]:
     return ((aggregate, level) for aggregate in AGGREGATES for level in LEVELS)
 
 
-def _row(found: Found, kind: str, shape: str, values: str, aggregate: str, level: int) -> Mapping[str, Any]:
-    pairs = found[kind, shape, values, aggregate, level]
+def _row(
+    pairs_by_key: PairsByKey, kind: str, shape: str, values: str, aggregate: str, level: int
+) -> Mapping[str, Any]:
+    pairs = pairs_by_key[kind, shape, values, aggregate, level]
     return {
         "arrivals": kind,
         "windows": shape,
@@ -107,9 +113,9 @@ def _row(found: Found, kind: str, shape: str, values: str, aggregate: str, level
 
 
 def _estimates(
-    found: Found, kind: str, shape: str, values: str, aggregate: str, level: int
+    pairs_by_key: PairsByKey, kind: str, shape: str, values: str, aggregate: str, level: int
 ) -> Mapping[str, Any]:
-    pairs = found[kind, shape, values, aggregate, level]
+    pairs = pairs_by_key[kind, shape, values, aggregate, level]
     learned = pairs.learned if len(pairs.learned) else pairs
     factor = best_constant(learned.early, learned.final)
     inside = _inside(pairs.learned, SHAPES[shape])
@@ -132,34 +138,34 @@ def _estimates(
 
 
 def _inside(pairs: Pairs, windows: Windows) -> Pairs:
-    """Those of windows that lie wholly inside the stream, and not across its beginning or its end."""
+    """The pairs of windows that lie completely between the stream's first and last row."""
     if not len(pairs):
         return pairs
     across = windows.range - windows.slide
     return pairs.where((pairs.end >= windows.range) & (pairs.end <= pairs.end.max() - across))
 
 
-def _lines(found: Found) -> Iterator[Line]:
+def _lines(pairs_by_key: PairsByKey) -> Iterator[Line]:
     for (aggregate, level), thesis in THESIS.items():
-        pairs = found["clumped", "sliding", "uniform", aggregate, level]
+        pairs = pairs_by_key["clumped", "sliding", "uniform", aggregate, level]
         what = f"{aggregate.upper()}, uniform values, {level} % aggressive"
         yield Line("figure 4.6", what, thesis, mean(pairs.accuracies))
     for level in (10, 50):
-        pairs = found["clumped", "sliding", "uniform", "avg", level]
+        pairs = pairs_by_key["clumped", "sliding", "uniform", "avg", level]
         yield Line("figure 4.6", f"latency gain at {level} %", None, pairs.gain_percent)
     for level, thesis in ((10, 87.13), (50, 65.96)):
-        worst = float(found["clumped", "tumbling", "normal_400", "avg", level].accuracies.min())
+        worst = float(pairs_by_key["clumped", "tumbling", "normal_400", "avg", level].accuracies.min())
         yield Line("figure 4.11", f"worst AVG, tumbling, SD 400, {level} % aggressive", thesis, worst)
     for kind, values in (("clumped", "uniform"), ("poisson", "uniform"), ("poisson", "normal_1000")):
         for aggregate in ("sum", "count"):
-            row = _estimates(found, kind, "sliding", values, aggregate, 50)
+            row = _estimates(pairs_by_key, kind, "sliding", values, aggregate, 50)
             what = f"projected {aggregate.upper()} at 50 %, {kind} arrivals, {values} values"
             note = f"best constant {row['best_constant']:.2f} %; "
             note += f"in windows wholly inside the stream {row['projected_inside']:.2f} %"
             yield Line("ours", what, None, row["projected"], note=note)
     for kind in ARRIVALS:
         for values in VALUES:
-            pooled = [p for key, p in found.items() if key[:3] == (kind, "sliding", values)]
+            pooled = [p for key, p in pairs_by_key.items() if key[:3] == (kind, "sliding", values)]
             yield Line(
                 "ours", f"90 % intervals cover, {kind}, {values}", None, Pairs.together(pooled).coverage
             )

@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Early results of one item beside the final ones of the same window and group.
+    """Early results of one item of the SELECT list, each with the final result of its window and group.
 
     `projected`, `low` and `high` are NaN where the engine had no estimate yet.
     """
 
     end: Floats  # of the window, in seconds
-    aggressiveness: Floats  # per cent of the slide before the window's end
+    aggressiveness: Floats  # the time before the window's end, in per cent of the slide
     early: Floats
     final: Floats
     projected: Floats
@@ -62,10 +62,10 @@ class Pairs:
 
     @property
     def gain_percent(self) -> float:
-        """The mean latency gain as a part of the final results' mean latency."""
+        """The mean latency gain in per cent of the final results' mean latency."""
         return 100 * self.gain / float(np.mean(self.final_latency))
 
-    # --- what goes beyond it ---
+    # --- our measures ---
 
     @property
     def learned(self) -> Pairs:
@@ -79,14 +79,14 @@ class Pairs:
 
     @property
     def coverage(self) -> float:
-        """The part of the finals that lie in their intervals, in per cent; NaN if there are no intervals."""
+        """The percentage of final values that lie in their intervals; NaN if there are no intervals."""
         pairs = self.bounded
         inside = (pairs.low <= pairs.final) & (pairs.final <= pairs.high)
         return 100 * float(np.mean(inside)) if len(pairs) else float("nan")
 
 
 def accuracies(early: Floats, final: Floats) -> Floats:
-    """The accuracy of each early result in per cent; a final of zero has none.
+    """The accuracy of each early result in per cent; final values of zero are left out.
 
     >>> accuracies(np.array([80.0, 120.0, 1.0]), np.array([100.0, 100.0, 0.0])).tolist()
     [80.0, 80.0]
@@ -117,7 +117,7 @@ def best_constant(early: Floats, final: Floats) -> float:
 
 @dataclass(frozen=True)
 class Matched:
-    """Early results of a query, each with the final one of its window and group."""
+    """Early results of a query, each with the final result of its window and group."""
 
     early: pa.Table
     final: pa.Table
@@ -151,12 +151,12 @@ class Matched:
 
 
 def paired(results: pa.Table, item: str, slide: int, keys: Sequence[str] = ()) -> Pairs:
-    """Each early result of an item with its final."""
+    """The early results of an item, each with its final result."""
     return Matched.of(results, slide, keys).pairs(item)
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    """A column; NaN where it is null, or where the query has no estimates."""
+    """A column as floats; NaN where it is null, and everywhere if the query has no estimates."""
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     return table[name].cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)

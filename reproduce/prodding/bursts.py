@@ -1,7 +1,7 @@
 """Bursts that overwhelm the system (section 4.3.2): table 4.3 and figures 4.4, 4.5 and 6.3.
 
 The Expensive operator processes tuples one after the other, and prods overtake it: an early result is made
-of the tuples that have left the operator when the window ends by the clock.
+of the tuples that have left the operator when the clock reaches the end of the window.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from reproduce.prodding.data import SECOND, Recording, requests, wireless
 from reproduce.prodding.simulation import Script, Windows, simulate
 from reproduce.report import Line, Options, Report
 
-LATE = SECOND // 50  # a prod comes after the final result of a window that was processed in time
-COST = 1 / 300  # seconds for a tuple: bursts of 400 a second are too much, the mean of 140 is not
+LATE = SECOND // 50  # a prod's delay, so that a window that is processed in time gets its final result first
+COST = 1 / 300  # seconds per tuple: too much for bursts of 400 tuples a second, but not for the mean of 140
 WINDOWS = Windows(5, 1)
 Q4_2 = f"SELECT max(counter) AS counter FROM S {WINDOWS.clause}", WINDOWS
 THESIS = {14_000: (97.62, 1.33), 28_000: (98.38, 1.27), 56_000: (98.65, 1.18)}
@@ -47,7 +47,7 @@ def run(options: Options) -> Report:
 
 
 def _prodded(stream: Recording, query: str, windows: Windows, cost: float = COST) -> pa.Table:
-    """The results with a prod for every window when it ends by the clock."""
+    """The results with a prod for every window when the clock reaches its end."""
     served = stream.served(cost)
     script = Script(served).close(windows).prod(windows, after=LATE).measure(windows)
     return simulate({"q": query}, script).results["q"]
@@ -55,19 +55,19 @@ def _prodded(stream: Recording, query: str, windows: Windows, cost: float = COST
 
 def latencies(results: pa.Table, item: str) -> Sequence[Mapping[str, Any]]:
     """Each window's early and final latency, and the early result's accuracy."""
-    found: dict[int, dict[str, Any]] = {}
+    rows_by_end: dict[int, dict[str, Any]] = {}
     for row in results.to_pylist():
         end = round(row["window_end"].timestamp())
-        own = found.setdefault(
+        latency_row = rows_by_end.setdefault(
             end, {"window_end": end, "early_latency": "", "final_latency": "", "accuracy": ""}
         )
-        own[f"{row['kind']}_latency"] = row["latency"]
-        own[row["kind"]] = row[item]
-    for own in found.values():
-        early, final = own.pop("early", None), own.pop("final", None)
+        latency_row[f"{row['kind']}_latency"] = row["latency"]
+        latency_row[row["kind"]] = row[item]
+    for latency_row in rows_by_end.values():
+        early, final = latency_row.pop("early", None), latency_row.pop("final", None)
         if early is not None and final:
-            own["accuracy"] = 100 * (1 - abs(final - early) / abs(final))
-    return [found[end] for end in sorted(found)]
+            latency_row["accuracy"] = 100 * (1 - abs(final - early) / abs(final))
+    return [rows_by_end[end] for end in sorted(rows_by_end)]
 
 
 def _arrivals(stream: Recording) -> Sequence[Mapping[str, Any]]:
@@ -78,7 +78,7 @@ def _arrivals(stream: Recording) -> Sequence[Mapping[str, Any]]:
 
 
 def _requests(stream: Recording, options: Options) -> Report:
-    """The same on real requests: half a second for each, which only bursts exceed."""
+    """The same with real requests of half a second each, which is too much only in bursts."""
     rows = options.seconds(stream.rows.num_rows)
     part = Recording(stream.rows.slice(0, rows), stream.arrivals[:rows])
     query = f"SELECT max(bytes) AS largest, count(*) AS n FROM S {REQUESTS_WINDOWS.clause}"

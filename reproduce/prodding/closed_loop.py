@@ -12,14 +12,14 @@ from reproduce.prodding.data import SECOND, VALUES, Recording, clumped, recordin
 from reproduce.prodding.simulation import Script, Windows, simulate
 from reproduce.report import Line, Options, Report
 
-WINDOWS = Windows(10, 10)  # with clumped arrivals, the counts of such windows differ by a third
+WINDOWS = Windows(10, 10)  # with clumped arrivals, the row counts of these windows differ by a third
 TARGETS = (0.85, 0.9, 0.95)
-STEPS = tuple(step / 20 for step in range(1, 21))  # parts of the slide at which the engine may look
-SETTLED = 0.5  # the part of the run after which the loop is to have settled
+STEPS = tuple(step / 20 for step in range(1, 21))  # parts of the slide at which the engine may emit
+SETTLED = 0.5  # the part of the run after which the loop must have settled
 
 
 def spread(seconds: int, seed: int) -> Recording:
-    """The generator's clumps, each spread over its second: no target falls between two steps of accuracy."""
+    """The generator's clumps, each spread over its second, so that every target accuracy can be reached."""
     draw = np.random.default_rng(seed)
     times = clumped(draw, seconds)
     times = np.sort(times + draw.integers(0, SECOND, len(times)))
@@ -27,7 +27,7 @@ def spread(seconds: int, seed: int) -> Recording:
 
 
 def run(options: Options) -> Report:
-    """Where the loop settles for several targets."""
+    """The accuracy at which the loop settles, for several targets."""
     script = Script(spread(options.seconds(2000), 0)).close(WINDOWS).look(WINDOWS, STEPS)
     names = {f"at_{round(100 * target)}": target for target in TARGETS}
     queries = {

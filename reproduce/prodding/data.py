@@ -19,7 +19,7 @@ from transom.runtime.streamer import Streamer
 
 SECOND = 1_000_000
 INSTANT = pa.timestamp("us", tz="UTC")
-DENSITY = 0.95  # of the thesis's generator: the chance that the next tuple has the same second
+DENSITY = 0.95  # in the thesis's generator, the probability that the next tuple has the same second
 TUPLES_A_SECOND = 1 / (1 - DENSITY)
 BURSTS = ((12, 4), (32, 5), (62, 13))  # second and length, in every hundred seconds: A, B and C of figure 4.4
 FREEWAY, REQUESTS = "freeway-loop-detectors-2011-09-15.csv.gz", "web-requests-1995-08-01.tsv.gz"
@@ -47,7 +47,7 @@ class Recording:
         order = np.argsort(self.arrivals, kind="stable")
         cost = round(seconds * SECOND)
         number = np.arange(len(order))
-        # Row i is done when the busiest period that ends with it is: the latest start plus the work since.
+        # Row i is done when the busy period that contains it has processed it: the latest start plus the work since.
         done = np.maximum.accumulate(self.arrivals[order] - number * cost) + (number + 1) * cost
         arrivals = np.empty_like(self.arrivals)
         arrivals[order] = done
@@ -63,14 +63,14 @@ def recording(times: Numbers, **columns: NDArray[np.float64] | Numbers) -> Recor
 
 
 def clumped(draw: np.random.Generator, seconds: int) -> Numbers:
-    """The times of the thesis's generator: whole seconds, with a chance of 95 % for another of the same."""
+    """The times of the thesis's generator: whole seconds; the next tuple has the same second with probability 95 %."""
     steps = draw.random(int(seconds * TUPLES_A_SECOND * 1.5) + 1000) >= DENSITY
     times = np.cumsum(steps).astype(np.int64)
     return times[times < seconds] * SECOND
 
 
 def poisson(draw: np.random.Generator, seconds: int) -> Numbers:
-    """Times of the same rate, as a Poisson process."""
+    """Times of a Poisson process with the same rate."""
     count = draw.poisson(seconds * TUPLES_A_SECOND)
     return np.sort(draw.integers(0, seconds * SECOND, count))
 
@@ -92,7 +92,7 @@ def generated(arrivals: str, values: str, seconds: int, seed: int) -> Recording:
 
 
 def wireless(records: int, seed: int) -> Recording:
-    """A stream like that of section 4.3.2: bursts of arrivals, a counter that grows in short runs.
+    """A stream like the one of section 4.3.2: bursts of arrivals, and a counter that grows in short runs.
 
     Dartmouth's records are not available. As in figure 4.4, a hundred seconds have about 14,000 rows.
     """
@@ -112,7 +112,7 @@ def wireless(records: int, seed: int) -> Recording:
 
 
 def freeway(directory: Path) -> Recording:
-    """The loop detectors' rows of one hour (the thesis's source of Q4-1), each every twenty seconds."""
+    """An hour of loop detectors' rows, one per detector every twenty seconds (the thesis's source of Q4-1)."""
     raw = _table(directory / FREEWAY, ",")
     times = pc.strptime(raw["starttime"], "%m/%d/%Y %H:%M:%S", "us").cast(pa.int64())
     raw = raw.append_column("us", times).sort_by([("us", "ascending"), ("detectorid", "ascending")])
@@ -121,7 +121,7 @@ def freeway(directory: Path) -> Recording:
 
 
 def requests(directory: Path) -> Recording:
-    """Thirteen hours of a web server's requests, in seconds."""
+    """Thirteen hours of a web server's requests; times are whole seconds."""
     raw = _table(directory / REQUESTS, "\t")
     order = pc.sort_indices(raw["time"])
     times = raw["time"].take(order).cast(pa.int64()).to_numpy() * SECOND
@@ -129,7 +129,7 @@ def requests(directory: Path) -> Recording:
 
 
 def departures(days: int) -> Recording:
-    """Flights out of New York by their scheduled times; a row arrives when the flight leaves."""
+    """Flights out of New York by their scheduled times; a row arrives when the flight departs."""
     table = flights()
     left = table["left"].to_numpy()
     until = int(np.searchsorted(left, left[0] + days * 86_400 * SECOND))

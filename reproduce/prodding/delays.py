@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
 
 
 def uniform(seconds: int, seed: int) -> Recording:
-    """About 500 tuples in 30 seconds, values uniform, each up to half a second late."""
+    """About 500 tuples in 30 seconds with uniform values, each delayed by up to half a second."""
     draw = np.random.default_rng(seed)
     times = np.sort(draw.integers(0, seconds * 1_000_000, int(seconds * TUPLES_A_SECOND)))
     speeds = draw.integers(0, 100, len(times)).astype(np.float64)
@@ -50,7 +50,7 @@ def uniform(seconds: int, seed: int) -> Recording:
 
 
 def _prodded(stream: Recording, query: str, windows: Windows, part: float = 0.7) -> Pairs:
-    """Early results at a part of the slide: 7 seconds into 10."""
+    """Early results at a part of the slide, by default 7 of 10 seconds, and the final results."""
     script = Script(stream).close(windows).look(windows, [part]).measure(windows)
     results = simulate({"q": f"{query} {emit_at([part])}"}, script).results["q"]
     return paired(results, "fastest", windows.slide)
@@ -59,8 +59,8 @@ def _prodded(stream: Recording, query: str, windows: Windows, part: float = 0.7)
 def _freeway(stream: Recording, options: Options) -> Report:
     """Q4-1 for each detector: the volume of ten minutes, 90 seconds into a slide of two minutes.
 
-    The thesis has one detector, and its punctuations lie in the stream: that of a window comes with the first
-    tuple after it. So here, too, each detector has its own.
+    The thesis has one detector, whose punctuations are in the stream: the first tuple after a window punctuates
+    it. Here each detector has its own punctuations in the same way.
     """
     if options.short:
         few = stream.rows["detector"].unique().slice(0, 8)
@@ -79,7 +79,7 @@ def _freeway(stream: Recording, options: Options) -> Report:
 
 
 def _figure(pairs: Pairs) -> Iterator[Mapping[str, Any]]:
-    """By window, in the order of their ends: the mean over detectors."""
+    """The means over detectors, by window, in the order of window ends."""
     for end in np.unique(pairs.end):
         same = pairs.where(pairs.end == end)
         yield {

@@ -1,4 +1,4 @@
-"""Real delays: flights out of New York, by their scheduled times, arriving in the stream when they leave."""
+"""Real delays: a flight out of New York has its scheduled time, and arrives in the stream when it departs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITEMS = {"n": "count(*)", "miles": "sum(value)", "mean": "avg(value)", "longest"
 
 
 def run(options: Options) -> Report:
-    """How accurate early results are where delays are real, and how many finals the intervals cover."""
+    """The accuracy of early results with real delays, and how many final results the intervals cover."""
     stream = departures(options.seconds(60))
     parts = [1 - level / 100 for level in LEVELS]
     items = ", ".join(f"{call} AS {name}" for name, call in ITEMS.items())
@@ -25,9 +25,9 @@ def run(options: Options) -> Report:
     script = Script(stream).look(WINDOWS, (*parts, 1.0))
     results = simulate({"q": query}, script, slack=SLACK).results["q"]
     matched = Matched.of(results, WINDOWS.slide, ["origin"])
-    found = {name: matched.pairs(name) for name in ITEMS}
-    rows = [_row(name, level, pairs.at(level)) for name, pairs in found.items() for level in LEVELS]
-    return Report({"departures": rows}, list(_lines(found)))
+    pairs_by_item = {name: matched.pairs(name) for name in ITEMS}
+    rows = [_row(name, level, pairs.at(level)) for name, pairs in pairs_by_item.items() for level in LEVELS]
+    return Report({"departures": rows}, list(_lines(pairs_by_item)))
 
 
 def _row(name: str, level: int, pairs: Pairs) -> Mapping[str, Any]:
@@ -41,11 +41,11 @@ def _row(name: str, level: int, pairs: Pairs) -> Mapping[str, Any]:
     }
 
 
-def _lines(found: Mapping[str, Pairs]) -> Iterator[Line]:
-    for name, pairs in found.items():
+def _lines(pairs_by_item: Mapping[str, Pairs]) -> Iterator[Line]:
+    for name, pairs in pairs_by_item.items():
         half = pairs.at(50)
         yield Line("ours", f"flights, {ITEMS[name]} at 50 %: raw", None, mean(half.accuracies))
         projected = mean(accuracies(half.learned.projected, half.learned.final))
         yield Line("ours", f"flights, {ITEMS[name]} at 50 %: projected", None, projected)
-    pooled = Pairs.together(list(found.values()))
+    pooled = Pairs.together(list(pairs_by_item.values()))
     yield Line("ours", "flights, real delays: 90 % intervals cover", None, pooled.coverage)

@@ -1,4 +1,4 @@
-"""Does prodding delay the final results? (section 4.2, table 4.1)"""
+"""Whether prodding delays final results (section 4.2, table 4.1)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reproduce.prodding.delays import MAX_QUERY, uniform
 from reproduce.prodding.simulation import Run, Script, Windows, simulate
 from reproduce.report import Line, Options, Report
 
-REPEATED = 3  # processor time is noisy: the quickest of so many runs of each
+REPEATED = 3  # processor time is noisy: the fastest of these runs counts
 THESIS = {"Uniform_1500": (11, 11), "Burst_2": (6, 6), "Burst_4": (6, 6)}  # with and without prodding
 
 
 def run(options: Options) -> Report:
     """Final latencies with and without prods, and whether the final results are the same."""
-    rows = [compared(*case, 1 if options.short else REPEATED) for case in cases(options)]
+    rows = [compare_latencies(*case, 1 if options.short else REPEATED) for case in cases(options)]
     return Report({"table_4_1": rows}, [line for row in rows for line in _lines(row)])
 
 
@@ -33,8 +33,10 @@ def cases(options: Options) -> Iterator[tuple[str, Recording, str, Windows]]:
         yield name, wireless(options.seconds(records), 0).served(COST), *Q4_2
 
 
-def compared(name: str, stream: Recording, query: str, windows: Windows, times: int) -> Mapping[str, Any]:
-    """A row of the table."""
+def compare_latencies(
+    name: str, stream: Recording, query: str, windows: Windows, times: int
+) -> Mapping[str, Any]:
+    """A row of the table: a stream's final latencies with and without prods."""
     plain = Script(stream).close(windows).measure(windows)
     prodded = (
         Script(stream)
@@ -43,39 +45,39 @@ def compared(name: str, stream: Recording, query: str, windows: Windows, times: 
         .prod(windows, after=-round(0.3 * windows.slide * SECOND))
     )
     runs = [(simulate({"q": query}, prodded), simulate({"q": query}, plain)) for _ in range(times)]
-    with_prods, without = (min(pair, key=lambda one: one.seconds) for pair in zip(*runs, strict=True))
+    with_prods, without = (min(pair, key=lambda run: run.seconds) for pair in zip(*runs, strict=True))
     return {
         "stream": name,
         "with_prodding": _latency(with_prods),
         "without_prodding": _latency(without),
         "ratio": _latency(with_prods) / _latency(without),
-        "closing_to_result_with": float(np.mean(_waited(with_prods))),
-        "closing_to_result_without": float(np.mean(_waited(without))),
+        "closing_to_result_with": float(np.mean(_processing_delay(with_prods))),
+        "closing_to_result_without": float(np.mean(_processing_delay(without))),
         "processor_with": with_prods.seconds,
         "processor_without": without.seconds,
         "finals_are_the_same": _finals(with_prods).equals(_finals(without)),
     }
 
 
-def _finals(one: Run) -> pa.Table:
-    results = one.results["q"]
+def _finals(run: Run) -> pa.Table:
+    results = run.results["q"]
     finals = results.filter(pc.equal(results["kind"], "final"))
     return finals.drop_columns(["batch", "made", "latency"]).sort_by("window_end")
 
 
-def _waited(one: Run) -> Floats:
-    """The seconds between a window's closing and its final result: processing, its own and that before it."""
-    results = one.results["q"]
+def _processing_delay(run: Run) -> Floats:
+    """The seconds from a window's closing to its final result: the processing of its batch and of batches before it."""
+    results = run.results["q"]
     finals = results.filter(pc.equal(results["kind"], "final"))
     made = finals["made"].cast(pa.int64()).to_numpy() / SECOND
-    return np.array([one.made[batch_id] for batch_id in finals["batch"].to_pylist()]) - made
+    return np.array([run.made[batch_id] for batch_id in finals["batch"].to_pylist()]) - made
 
 
-def _latency(one: Run) -> float:
-    """The mean latency of final results in seconds, with that processing."""
-    results = one.results["q"]
+def _latency(run: Run) -> float:
+    """The mean latency of final results in seconds, with processing time."""
+    results = run.results["q"]
     finals = results.filter(pc.equal(results["kind"], "final"))
-    return float(np.mean(finals["latency"].to_numpy() + _waited(one)))
+    return float(np.mean(finals["latency"].to_numpy() + _processing_delay(run)))
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""Burst processing strategies (section 6.2 a, figure 6.3): every tuple in its turn, or bursts sidelined."""
+"""Burst processing strategies (section 6.2 a, figure 6.3): tuples in order of arrival, or bursts sidelined."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from transom.runtime.options import stream_rules
 from transom.runtime.runner import Runner
 from transom.storage.file_store import Store
 
-COST = 1 / 200  # slower than for table 4.3, whose backlog is gone before it delays a window without burst
-BUDGET = round(1 / COST)  # tuples that a second has time for
+COST = (
+    1 / 200
+)  # slower than in table 4.3, where the backlog is gone before it delays a window without a burst
+BUDGET = round(1 / COST)  # tuples that can be processed in a second
 SHARE = 3  # new tuples per sidelined tuple
 
 
 def run(options: Options) -> Report:
-    """Figure 6.3: (a) a burst delays windows after it, (b) its trailing rows wait, later windows don't."""
+    """Figure 6.3: a burst delays the windows after it (a), unless its last rows are sidelined (b)."""
     query, windows = Q4_2
     stream = wireless(options.seconds(28_000), 0)
     script = Script(stream.served(COST)).close(windows).prod(windows, after=LATE).measure(windows)
@@ -55,7 +57,7 @@ def run(options: Options) -> Report:
 
 
 def worst_without_burst(stream: Recording, results: pa.Table, windows: Windows) -> float:
-    """How long after its end a window got its final result at worst, of those that hold no burst."""
+    """The longest time from the end of a window without a burst to its final result, in seconds."""
     counts = np.bincount(stream.times // SECOND)
     worst = 0.0
     for row in results.filter(pc.equal(results["kind"], "final")).to_pylist():
@@ -68,8 +70,8 @@ def worst_without_burst(stream: Recording, results: pa.Table, windows: Windows) 
 class Sidelining:
     """A stream in batches of a second; rows beyond the budget are sidelined and processed in lulls.
 
-    It drives a batch loop itself, since a lull lasts until the next second of the simulated clock: the budget
-    of a batch without new rows is what there is time for.
+    It drives a batch loop itself, because a lull lasts until the next second of the simulated clock: a batch
+    without new rows has the budget that fits into this time.
     """
 
     def __init__(self, stream: Recording, query: str, checkpoint: str):
@@ -92,7 +94,7 @@ class Sidelining:
         return self.loop.state.stream(STREAM).sidelined
 
     def run(self) -> pa.Table:
-        """Process the whole stream; all results of the query."""
+        """Process the whole stream and return all results of the query."""
         arrivals = self.stream.arrivals
         last = int(arrivals.max()) // SECOND + 1
         cuts = np.searchsorted(arrivals, np.arange(last + 1) * SECOND).tolist()
@@ -110,9 +112,9 @@ class Sidelining:
         return self.loop.archive.results("q", result_schema(registry.query("q")), registry["q"].since)
 
     def _batch(self, rows: pa.Table, now: int) -> None:
-        """A second's tuples, as many as there is time for, and a prod for the window that ends."""
-        known = self.loop.state.stream(STREAM)
-        resumed = chunk_rows(chunks_to_resume(known.sidelined, known.credit, SHARE))
+        """Process a second's tuples, up to the budget, and prod the window that ends."""
+        state = self.loop.state.stream(STREAM)
+        resumed = chunk_rows(chunks_to_resume(state.sidelined, state.credit, SHARE))
         self.clock.now = max(self.clock.now, now)
         self._spend(resumed + min(rows.num_rows, max(BUDGET - resumed, 0)))
         self.source.push(rows)
@@ -127,7 +129,7 @@ class Sidelining:
         self.declared.rules = self.rules
 
     def _spend(self, rows: int) -> None:
-        """Let the time pass that these rows take."""
+        """Advance the clock by the processing time of some rows."""
         self.clock.now += round(rows * COST * SECOND)
 
 

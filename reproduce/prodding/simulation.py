@@ -30,7 +30,7 @@ ScriptedPunctuation = tuple[int, tuple[tuple[str, Any], ...]]  # until when, and
 
 @dataclass(frozen=True)
 class Windows:
-    """Sliding windows of an experiment, in seconds."""
+    """The sliding windows of an experiment, in seconds."""
 
     range: int
     slide: int
@@ -40,7 +40,7 @@ class Windows:
         return f"[RANGE {self.range} seconds SLIDE {self.slide} seconds]"
 
     def ends(self, times: Numbers) -> list[int]:
-        """The ends of all windows that hold some of the times, in microseconds."""
+        """The ends, in microseconds, of all windows that contain one of the times."""
         slide, first, last = self.slide * SECOND, int(times.min()), int(times.max())
         return list(range(first // slide * slide + slide, last + self.range * SECOND + 1, slide))
 
@@ -54,7 +54,7 @@ class Windows:
 
 
 def emit_at(parts: Iterable[float]) -> str:
-    """The clause that reports at parts of the slide.
+    """The clause that emits early results at parts of the slide.
 
     >>> emit_at([0.5, 0.9])
     'EMIT EARLY AT 50%, 90% OF SLIDE'
@@ -84,7 +84,7 @@ class Script:
         return self
 
     def close(self, windows: Windows) -> Script:
-        """Punctuate each window's end, once that time has come and all rows before it have arrived."""
+        """Punctuate each window's end as soon as the clock has reached it and all earlier rows have arrived."""
         order = np.argsort(self.recording.times, kind="stable")
         times, last = self.recording.times[order], np.maximum.accumulate(self.recording.arrivals[order])
         for end in windows.ends(times):
@@ -93,7 +93,7 @@ class Script:
         return self
 
     def close_each(self, windows: Windows, column: str) -> Script:
-        """Punctuate each group's windows with the first tuple of the group after them."""
+        """Punctuate a group's window when the group's first tuple after the window arrives."""
         groups = self.recording.rows[column].to_numpy()
         times, arrivals = self.recording.times, self.recording.arrivals
         ends = windows.ends(times)
@@ -117,7 +117,7 @@ class Script:
         return self
 
     def prod(self, windows: Windows, after: int = 0) -> Script:
-        """Prod for every window at its end by the clock, or this much later."""
+        """Prod every window when the clock reaches its end, or `after` microseconds later."""
         for end in windows.ends(self.recording.times):
             self.prods[end + after].append(end)
         return self
@@ -129,7 +129,7 @@ class Run:
 
     results: Mapping[str, pa.Table]
     seconds: float  # of processor time
-    made: Mapping[int, float]  # by batch: when it was done, by a clock that also counts its processing
+    made: Mapping[int, float]  # batch id -> when the batch was done, by a clock that includes processing time
 
 
 class SimulatedClock:
@@ -169,7 +169,9 @@ def simulate(
             feed.punctuate(until, where=dict(group))
         for until in script.prods.get(stop, ()):
             feed.prod(at=until)
-        feed.punctuate(begin)  # says nothing new: it asks for a batch, also at a moment without rows
+        feed.punctuate(
+            begin
+        )  # repeats the last punctuation, so that a batch runs even at a moment without rows
         engine.step()
         spent, start = process_time() - began, cut
         seconds, free = seconds + spent, max(free, clock.now / SECOND) + spent

@@ -10,28 +10,30 @@ from typing import Any
 from reproduce.report import Row
 from reproduce.shared_aggregates.measures import Bar, Tables
 
-BUDGET = 10  # percent of the exact answer's cost, at which bars are reported unless they name another
-RARE = 5  # percent; outliers are 5 % of the output, and with more they are all found
+BUDGET = 10  # percent of the exact answer's cost: the budget of bars that name no other
+RARE = 5  # percent; outliers are 5 % of the output, and a larger budget finds all of them
 OVERLOADED = range(100, 201)  # queries
 
 
 def bars(tables: Tables) -> list[Bar]:
-    """Every bar, for each kind of data; of several seeds, the worst."""
+    """Every bar, for each kind of data; each reports the worst of all seeds."""
     return [*_joins(tables), *_selections(tables), *_engine(tables)]
 
 
 def _joins(tables: Tables) -> Iterator[Bar]:
     at = f"at a {BUDGET} % budget"
-    yield from _each(f"desc: output against SHJ, {at}", tables["sliding"], "output_percent", least=1.5)
-    yield from _each(f"weighted: Hist-MSE against SHJ, {at}", tables["faithful"], "hist_mse", most=0.5)
-    yield from _each(f"weighted: output against SHJ, {at}", tables["faithful"], "output_percent", least=1)
+    yield from _ratio_bars(f"desc: output against SHJ, {at}", tables["sliding"], "output_percent", least=1.5)
+    yield from _ratio_bars(f"weighted: Hist-MSE against SHJ, {at}", tables["faithful"], "hist_mse", most=0.5)
+    yield from _ratio_bars(
+        f"weighted: output against SHJ, {at}", tables["faithful"], "output_percent", least=1
+    )
     for budget in (RARE, BUDGET):
         for system, bound in (("promising", {"least": 80.0}), ("simple", {"most": 15.0})):
             name = {"promising": "asc", "simple": "SHJ"}[system]
             rows = [row for row in tables["rare"] if row["system"] == system]
             what = f"{name}: outliers in the output, at a {budget} % budget"
             yield from _values(what, rows, "outlier_percent", budget=budget, **bound)
-    yield from _each(
+    yield from _ratio_bars(
         f"whole stream, fade 0.8: age against SHJ, {at}", tables["whole"], "mean_age_s", most=0.5
     )
 
@@ -39,21 +41,21 @@ def _joins(tables: Tables) -> Iterator[Bar]:
 def _selections(tables: Tables) -> Iterator[Bar]:
     at = f"at a {BUDGET} % budget"
     what = f"selection, 100 queries: output against simple, {at}"
-    yield from _each(what, tables["selection"], "output_percent", least=1.33)
+    yield from _ratio_bars(what, tables["selection"], "output_percent", least=1.33)
     what = "selection, 100 queries: output against simple with as many more looks as the guide"
-    yield from _each(what, tables["selection"], "output_percent", against="simple, more looks")
+    yield from _ratio_bars(what, tables["selection"], "output_percent", against="simple, more looks")
     crowd = [row for row in tables["queries"] if row["queries"] in OVERLOADED]
     what = "selection, 100 to 200 queries, overloaded: output against simple"
-    yield from _each(what, crowd, "output_percent", budget=None, least=1.33)
+    yield from _ratio_bars(what, crowd, "output_percent", budget=None, least=1.33)
     for column in ("avg", "sum"):
         what = f"{column.upper()}: mean square error against simple, {at}"
-        yield from _each(what, tables["aggregates"], f"{column}_mse", most=0.5)
+        yield from _ratio_bars(what, tables["aggregates"], f"{column}_mse", most=0.5)
     for column, what in (
         ("avg_both_mse", "AVG, where both found something"),
         ("sum_scaled_mse", "SUM, the simple one scaled up"),
     ):
         what = f"{what}: mean square error against simple, {at}"
-        yield from _each(what, tables["aggregates"], column, most=0.5)
+        yield from _ratio_bars(what, tables["aggregates"], column, most=0.5)
 
 
 def _engine(tables: Tables) -> Iterator[Bar]:
@@ -66,10 +68,12 @@ def _engine(tables: Tables) -> Iterator[Bar]:
         yield Bar(what, sum(row["differs"] for row in own), most=0, unit="")
         yield Bar(f"the least output {budget}", min(row["output_percent"] for row in own), unit="%")
     for name, what in (("interarrival", "interarrival times"), ("windows", "windows")):
-        yield Bar(f"auto against the best of T1 to T4, all {what}", min(_chosen(tables[name])), least=0.9)
+        yield Bar(
+            f"auto against the best of T1 to T4, all {what}", min(_auto_against_best(tables[name])), least=0.9
+        )
 
 
-def _chosen(rows: Sequence[Row]) -> list[float]:
+def _auto_against_best(rows: Sequence[Row]) -> list[float]:
     """The output of `auto` as a share of the output of the best structure in the same case."""
     cases: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
@@ -79,7 +83,7 @@ def _chosen(rows: Sequence[Row]) -> list[float]:
     return [auto / most if most else 1.0 for auto, most in best]
 
 
-def _each(
+def _ratio_bars(
     what: str,
     rows: Sequence[Row],
     column: str,
@@ -87,7 +91,7 @@ def _each(
     against: str = "simple",
     **bound: float,
 ) -> Iterator[Bar]:
-    """How many times the simple system's value the promising one's is, for each kind of data."""
+    """The ratio of the promising system's value to the simple system's, for each kind of data."""
     cases: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if budget is None or row["budget_percent"] == budget:
@@ -115,5 +119,5 @@ def _worst(what: str, rows: Sequence[Row], column: str, unit: str, **bound: floa
 
 
 def _ratio(ours: float, theirs: float) -> float:
-    """Nothing against nothing is as much."""
+    """The ratio of two values; 1 if both are 0."""
     return ours / theirs if theirs else float("inf") if ours else 1.0

@@ -50,7 +50,7 @@ Budget = Callable[[int], int | None]
 
 @dataclass(frozen=True)
 class _Scans:
-    """Of each tuple of one stream, the part of its bucket's list in the other stream that it is to scan."""
+    """For each tuple of one stream, the part of its bucket's list in the other stream that it scans."""
 
     order: Ints  # the other stream's rows by bucket, batch and arrival
     start: Ints
@@ -58,21 +58,21 @@ class _Scans:
 
     @staticmethod
     def of(own: Stream, other: Stream, window: int | None) -> _Scans:
-        """From the oldest tuple in the window to the last one of an earlier batch."""
+        """The scans from the oldest tuple in the window to the last tuple of an earlier batch."""
         order = np.lexsort((other.batch_id, other.bucket))
         bucket, batch_id, time = other.bucket[order], other.batch_id[order], other.time[order]
-        stop = _searched((bucket, batch_id), (own.bucket, own.batch_id))
+        stop = _search_pairs((bucket, batch_id), (own.bucket, own.batch_id))
         if window is None:
             return _Scans(order, np.searchsorted(bucket, own.bucket), stop)
         latest = np.zeros_like(time)  # so far in the bucket: the first tuple in the window raises it
         edges = np.flatnonzero(np.diff(bucket, prepend=-1))
         for since, until in zip(edges, np.append(edges, len(bucket))[1:], strict=True):
             latest[since:until] = np.maximum.accumulate(time[since:until])
-        start = _searched((bucket, latest), (own.bucket, own.time - window))
+        start = _search_pairs((bucket, latest), (own.bucket, own.time - window))
         return _Scans(order, np.minimum(start, stop), stop)
 
 
-def _searched(within: tuple[Ints, Ints], wanted: tuple[Ints, Ints]) -> Ints:
+def _search_pairs(within: tuple[Ints, Ints], wanted: tuple[Ints, Ints]) -> Ints:
     """np.searchsorted for pairs of numbers."""
     if not len(within[1]):
         return np.zeros(len(wanted[0]), np.int64)
@@ -88,8 +88,8 @@ class SymmetricHashJoin:
     """The symmetric hash join of [33]: an arriving tuple scans the other stream's tuples in its bucket.
 
     A batch's budget is divided among its tuples in order of arrival; each scans its bucket's list from the
-    oldest tuple in the window on, until its share is used up: the time-out when the next tuple arrives. What
-    one doesn't need the next ones may use. Nothing is resumed.
+    oldest tuple in the window on, until its share is used up: the time-out when the next tuple arrives. The
+    unused part of a share passes to the tuples after it. No scan is resumed.
     """
 
     streams: tuple[Stream, Stream]
@@ -112,8 +112,8 @@ class SymmetricHashJoin:
 
     def run(self, budget: Budget = lambda batch_id: None) -> Pairs:
         """The pairs found when each batch has its budget."""
-        one = self._found(0, budget)
-        two = self._found(1, budget)
+        one = self._pairs_found(0, budget)
+        two = self._pairs_found(1, budget)
         return Pairs(
             np.concatenate([one[0], two[1]]),
             np.concatenate([one[1], two[0]]),
@@ -121,7 +121,7 @@ class SymmetricHashJoin:
             one[3] | two[3],
         )
 
-    def _found(self, side: int, budget: Budget) -> tuple[Ints, Ints, Ints, dict[int, int]]:
+    def _pairs_found(self, side: int, budget: Budget) -> tuple[Ints, Ints, Ints, dict[int, int]]:
         """The pairs that the tuples of one stream find in the other stream."""
         own, other, scans = self.streams[side], self.streams[1 - side], self.scans[side]
         need = scans.stop - scans.start
@@ -130,7 +130,7 @@ class SymmetricHashJoin:
         for since, until in zip(edges.tolist(), np.append(edges, len(own))[1:].tolist(), strict=True):
             allowed = budget(int(own.batch_id[since]))
             if allowed is not None:
-                used[since:until] = shared_out(need[since:until], allowed)
+                used[since:until] = equal_shares(need[since:until], allowed)
         cost = np.add.reduceat(used, edges) if len(own) else used
         probes = dict(zip(own.batch_id[edges].tolist(), cost.tolist(), strict=True))
         runs = KeyRuns.of(other.key[scans.order])
@@ -143,10 +143,10 @@ class SymmetricHashJoin:
         return mine, theirs, own.batch_id[mine], probes
 
 
-def shared_out(need: Ints, budget: int) -> Ints:
+def equal_shares(need: Ints, budget: int) -> Ints:
     """Divide a budget into equal shares; the unused part of a share passes to those after it.
 
-    >>> shared_out(np.array([1, 9, 9]), 9).tolist()
+    >>> equal_shares(np.array([1, 9, 9]), 9).tolist()
     [1, 5, 3]
     """
     allowed = budget * np.arange(1, len(need) + 1) // max(len(need), 1)
@@ -161,9 +161,9 @@ def exact_join(streams: tuple[Stream, Stream], window: int | None) -> Pairs:
 
 
 def simple_selection(rows: int, queries: int, budget: int) -> NDArray[np.int64]:
-    """How many of a batch's tuples each query looks at when tuples are dealt out in order of arrival.
+    """How many of a batch's tuples each query probes, in order of arrival.
 
-    The queries take turns with every tuple until the budget ends; the rest of the batch is lost to them.
+    All queries probe a tuple before the next one, until the budget is used; they skip the rest of the batch.
 
     >>> simple_selection(rows=10, queries=3, budget=8).tolist()
     [3, 3, 2]
@@ -172,6 +172,6 @@ def simple_selection(rows: int, queries: int, budget: int) -> NDArray[np.int64]:
     return whole + (np.arange(queries) < rest).astype(np.int64)
 
 
-def selected(matches: Mask, looked: int) -> Ints:
-    """The rows a query selects when it looks at the first ones only."""
-    return np.flatnonzero(matches[:looked])
+def first_matches(matches: Mask, probed: int) -> Ints:
+    """The rows that a query selects if it probes only the first ones."""
+    return np.flatnonzero(matches[:probed])

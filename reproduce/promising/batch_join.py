@@ -1,4 +1,4 @@
-"""A preferred join of two streams run batch by batch, without an engine: for experiments and tests."""
+"""A join of two streams with a preference, run batch by batch without an engine, for experiments and tests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, EstimatedCount, Promise
 
-# In which what is left of a batch's budget is spent again: what lies outside of the window costs nothing.
+# Rounds per batch: probes outside of the window cost nothing, so that a later round can spend the rest of the budget.
 ROUNDS = 32
 
 
-def dealt(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
-    """The batches of two streams' tuples, `length` of time each: even ones are the first stream's."""
+def alternate_batches(times: tuple[Ints, Ints], length: int) -> tuple[Ints, Ints]:
+    """The batch ids of two streams' tuples: a batch is `length` long; the first stream has the even ids."""
     return 2 * (times[0] // length), 2 * (times[1] // length) + 1
 
 
@@ -41,7 +41,7 @@ def share_of(needs: dict[int, int], share: float) -> Budget:
 
 
 def product_of_counts(shapes: tuple[Summary, Summary]) -> Promise:
-    """The promise of the paper's examples: Count of one stream times Count of the other."""
+    """The promise of the paper's examples: the count in one stream times the count in the other."""
     one, two = (EstimatedCount(shape.stream, shape.column) for shape in shapes)
     return Arithmetic("*", one, two)
 
@@ -60,8 +60,8 @@ class _Side:
         none = KeptTuples.of_arrays(nothing.astype(np.uint64), nothing, nothing, 0, row=pa.array(nothing))
         return _Side(Representation.new(shape), none, Regions.none())
 
-    def inserted(self, stream: Stream, rows: Ints, batch_id: int) -> _Side:
-        """With a batch's tuples."""
+    def with_batch(self, stream: Stream, rows: Ints, batch_id: int) -> _Side:
+        """This state after a batch's tuples are inserted."""
         shape = self.kept.shape
         time, key = stream.time[rows], stream.key[rows]
         bucket = bucket_of(shape, key, key.astype(np.float64))
@@ -72,7 +72,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A preferred join over two streams; regions beyond a batch's budget are deferred."""
+    """A join of two streams with a preference; regions beyond a batch's budget are deferred."""
 
     streams: tuple[Stream, Stream]
     shapes: tuple[Summary, Summary]
@@ -80,7 +80,7 @@ class Simulation:
     promise: Promise
 
     def run(self, budget: Budget = lambda batch_id: None, idle: Sequence[int] = ()) -> Pairs:
-        """The pairs found when each batch has its budget; `idle` are the numbers of batches that are empty."""
+        """The pairs found when each batch has its budget; `idle` are the ids of batches without tuples."""
         sides = [_Side.new(shape) for shape in self.shapes]
         found: list[tuple[Ints, Ints, Ints]] = []
         probes: dict[int, int] = {}
@@ -89,18 +89,18 @@ class Simulation:
             fresh = [Regions.none(), Regions.none()]
             for own in (0, 1):
                 if batch_id in batches[own]:
-                    sides[own] = sides[own].inserted(self.streams[own], batches[own][batch_id], batch_id)
-                    fresh[own] = self._planned(sides[own], sides[1 - own], batch_id)
-            waiting = self._waiting(sides)
+                    sides[own] = sides[own].with_batch(self.streams[own], batches[own][batch_id], batch_id)
+                    fresh[own] = self._new_regions(sides[own], sides[1 - own], batch_id)
+            deferred = self._deferred_regions(sides)
             rest, probes[batch_id] = budget(batch_id), 0
             for number in range(ROUNDS):
-                charge = self._round(batch_id, sides, fresh, waiting, rest, 1 << number, found)
+                charge = self._round(batch_id, sides, fresh, deferred, rest, 1 << number, found)
                 probes[batch_id] += charge
                 rest = None if rest is None else rest - charge
-                if not rest or not any(map(len, (*fresh, *waiting))):
+                if not rest or not any(map(len, (*fresh, *deferred))):
                     break
             for own in (0, 1):
-                sides[own] = replace(sides[own], pending=Regions.concatenated([fresh[own], waiting[own]]))
+                sides[own] = replace(sides[own], pending=Regions.concatenated([fresh[own], deferred[own]]))
         left, right, at = (
             np.concatenate([part[i] for part in found] or [np.zeros(0, int)]) for i in range(3)
         )
@@ -111,24 +111,24 @@ class Simulation:
         batch_id: int,
         sides: list[_Side],
         fresh: list[Regions],
-        waiting: list[Regions],
+        deferred: list[Regions],
         left: int | None,
         times: int,
         found: list[tuple[Ints, Ints, Ints]],
     ) -> int:
         """Spend the rest of a budget, record matches and remaining regions, and return the cost.
 
-        It plans several times as many probes, because most may be outside of the window.
+        It plans several times as many probes as the budget, because most may be outside of the window.
         """
         order = self.preference.order
-        for queue in (fresh, waiting):
+        for queue in (fresh, deferred):
             queue[:] = [regions.where(spending_order(regions, order)) for regions in queue]
         planned = None if left is None else left * times
-        now, later = spend_budget(Regions.concatenated(fresh), Regions.concatenated(waiting), order, planned)
+        now, later = spend_budget(Regions.concatenated(fresh), Regions.concatenated(deferred), order, planned)
         charge = 0
         for queue, taken in (
             (fresh, np.split(now, [len(fresh[0])])),
-            (waiting, np.split(later, [len(waiting[0])])),
+            (deferred, np.split(later, [len(deferred[0])])),
         ):
             for own in (0, 1):
                 mine, theirs, cost, made = probe_join(
@@ -145,15 +145,15 @@ class Simulation:
                 charge += cost
         return charge
 
-    def _planned(self, own: _Side, other: _Side, batch_id: int) -> Regions:
+    def _new_regions(self, own: _Side, other: _Side, batch_id: int) -> Regions:
         """The regions of a batch's tuples."""
         if not len(other.tuples):
             return Regions.none()
         values = batch_values(own.tuples.in_batch(batch_id))
         return join_regions(values, batch_id, own.kept, other.kept, self.preference, self.promise)
 
-    def _waiting(self, sides: list[_Side]) -> list[Regions]:
-        """The pending regions that are still within reach, of either side."""
+    def _deferred_regions(self, sides: list[_Side]) -> list[Regions]:
+        """The deferred regions of both sides that are still in the window."""
         window = self.preference.window
         highs = [side.kept.high for side in sides if side.kept.high is not None]
         since = None if window is None or not highs else max(highs) - window
@@ -174,5 +174,5 @@ def _rows_of(stream: Stream) -> dict[int, Ints]:
 
 
 def _row(tuples: KeptTuples) -> Ints:
-    """The stream's rows of kept tuples."""
+    """The stream's row numbers of the tuples that are kept."""
     return tuples.table.column("row").to_numpy()

@@ -19,10 +19,13 @@ from reproduce.report import Options
 from transom.errors import SettingError
 
 INTERARRIVAL = 0.1  # seconds between two tuples of a store, on average (section 5)
-ITEMS, EXPONENT = 1000, 1.177  # Zipf's: two tuples have the same item with 6.7 %, as in section 5.2
-START = 1_300_000_000 * SECOND  # of the streams: some day, as that of real ones
+ITEMS, EXPONENT = (
+    1000,
+    1.177,
+)  # Zipf: two tuples have the same item with probability 6.7 % (section 5.2)
+START = 1_300_000_000 * SECOND  # when the streams start: any day will do
 RETAIL = "online-retail-2010-2011.csv.gz"
-DEPARTMENT = 3  # characters of a stock code; with them the retail stream comes nearest to 6.7 %
+DEPARTMENT = 3  # leading characters of a stock code; with this many, the retail stream comes nearest to 6.7 %
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +75,7 @@ class Stores:
 
 
 def zipf(items: int, exponent: float) -> Floats:
-    """How likely each rank is.
+    """The probability of each rank.
 
     >>> float(np.sum(zipf(ITEMS, EXPONENT) ** 2).round(3))
     0.067
@@ -82,7 +85,7 @@ def zipf(items: int, exponent: float) -> Floats:
 
 
 def arrivals(draw: np.random.Generator, seconds: float, interarrival: float = INTERARRIVAL) -> Numbers:
-    """Times with exponential gaps, as in the paper's replayed logs, within this many seconds."""
+    """Arrival times with exponential gaps, as in the paper's replayed logs, during some seconds."""
     gaps = draw.exponential(interarrival * SECOND, int(seconds / interarrival * 1.2) + 100)
     times = np.cumsum(gaps).astype(np.int64)
     return START + times[times < seconds * SECOND]
@@ -95,7 +98,8 @@ def generated(
     draw = np.random.default_rng(seed)
     likely = zipf(ITEMS, EXPONENT)
     eras = 1 if shift is None else int(seconds / shift) + 1
-    numbers = np.stack([draw.permutation(ITEMS) for _ in range(eras)])  # frequency is not in the number
+    # An item's number does not depend on its frequency.
+    numbers = np.stack([draw.permutation(ITEMS) for _ in range(eras)])
     streams = []
     for _ in range(2):
         times = arrivals(draw, seconds, interarrival)
@@ -107,14 +111,14 @@ def generated(
 
 @dataclass(frozen=True)
 class Retail:
-    """A year of an online shop: the rows sold in order, and how many rows were on cancelled invoices."""
+    """A year of an online shop's sales in order, and the number of rows on cancelled invoices."""
 
     invoices: Numbers
     codes: NDArray[np.str_]
     cancelled: int
 
     def stores(self, seconds: float, departments: bool = False) -> Stores:
-        """Even and odd invoices as two stores, replayed with the paper's gaps, as times are in minutes."""
+        """Even and odd invoices as two stores, replayed with the paper's gaps; recorded times are whole minutes."""
         codes = self.codes.astype(f"<U{DEPARTMENT}") if departments else self.codes
         known, items = np.unique(codes, return_inverse=True)
         draw = np.random.default_rng(0)
@@ -128,7 +132,7 @@ class Retail:
 
 
 def retail(data: Path) -> Retail:
-    """The recording; cancelled invoices (numbers with a C) are no sales, and are left out and counted."""
+    """Read the recording; rows of cancelled invoices (numbers with a C) are counted and left out."""
     path = data / RETAIL if data.is_dir() else data
     if not path.exists():
         raise SettingError(f"{path} is not there")
@@ -146,7 +150,7 @@ def retail(data: Path) -> Retail:
 
 
 def all_stores(options: Options, seconds: float) -> Iterator[Stores]:
-    """A generated pair for each seed, and the retail pairs where the recording is at hand."""
+    """A generated pair of stores for each seed, and the retail pairs if the recording is available."""
     yield from (generated(seconds, seed) for seed in range(options.seeds))
     if options.data is not None:
         shop = retail(options.data)

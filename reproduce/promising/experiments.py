@@ -26,23 +26,23 @@ Rows = list[dict[str, Any]]
 def run_promising(directory: Path, options: Options) -> list[Bar]:
     """Write tables and, if matplotlib is installed, plots; print the bars."""
     console = Console(stderr=True)
-    found: Tables = {}
+    results: Tables = {}
     started = monotonic()
     for name, rows in tables(options):
-        found[name] = rows
+        results[name] = rows
         write_tables({f"promising_{name}": rows}, directory)
         console.print(f"{name}: {monotonic() - started:.1f} s", style="dim", highlight=False)
         started = monotonic()
-    measured = bars(found)
-    (directory / "promising_bars.md").write_text(markdown(measured), encoding="utf-8")
-    records = [vars(bar) | {"met": bar.met} for bar in measured]
+    measured_bars = bars(results)
+    (directory / "promising_bars.md").write_text(markdown(measured_bars), encoding="utf-8")
+    records = [vars(bar) | {"met": bar.met} for bar in measured_bars]
     (directory / "promising_bars.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     if can_draw():
         draw_figures(directory)
     else:
         console.print(NO_PLOTS, highlight=False)
-    print(markdown(measured), end="", flush=True)
-    return measured
+    print(markdown(measured_bars), end="", flush=True)
+    return measured_bars
 
 
 def tables(options: Options) -> Iterator[tuple[str, Rows]]:

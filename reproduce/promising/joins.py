@@ -11,12 +11,18 @@ import numpy as np
 
 from reproduce.prodding.data import SECOND, Numbers
 from reproduce.promising.baselines import Budget, Pairs, Stream, SymmetricHashJoin
-from reproduce.promising.batch_join import Simulation, dealt, product_of_counts, share_of, stream_of
+from reproduce.promising.batch_join import (
+    Simulation,
+    alternate_batches,
+    product_of_counts,
+    share_of,
+    stream_of,
+)
 from reproduce.promising.data import Stores
 from reproduce.promising.metrics import freshness, hist_mse, outlier_share, outliers
 from transom.elements import Preference, Summary
 
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs, batch by batch
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of the exact answer's cost, batch by batch
 BUCKETS = 16
 BATCH = SECOND
 SETTINGS = (16, 64, 256)  # buckets
@@ -43,7 +49,7 @@ class Join:
     @cached_property
     def streams(self) -> tuple[Stream, Stream]:
         stores = self.stores
-        batches = dealt((stores.first.times, stores.second.times), self.batch_length)
+        batches = alternate_batches((stores.first.times, stores.second.times), self.batch_length)
         one, two = (
             stream_of(stream.times, stream.items, batch_id, self.buckets)
             for stream, batch_id in zip((stores.first, stores.second), batches, strict=True)
@@ -72,8 +78,8 @@ class Join:
         """A share of each batch's cost."""
         return share_of(self.simple.needs, percent / 100)
 
-    def judged(self, pairs: Pairs) -> dict[str, Any]:
-        """All that an answer is judged by."""
+    def metrics(self, pairs: Pairs) -> dict[str, Any]:
+        """The metrics of an answer."""
         first, second, numbered = self.stores.first, self.stores.second, self.stores.items
         exact, obtained = first.items[self.exact.left], first.items[pairs.left]
         rare = outliers(exact, numbered)
@@ -92,22 +98,22 @@ class Join:
 
 
 def _codes(pairs: Pairs) -> Numbers:
-    """The pairs as sorted numbers."""
+    """The pairs as sorted integers."""
     return np.sort(pairs.left * (1 << 32) + pairs.right)
 
 
 def curve(stores: Stores, name: str, budgets: Sequence[int], batch_length: int) -> Iterator[dict[str, Any]]:
-    """A figure's rows of two stores: both systems at every budget, and with none."""
+    """A figure's rows for two stores: both systems with every budget, and without one."""
     join = Join(stores, PREFERENCES[name], batch_length)
     for percent in budgets:
-        yield from compared(join, percent)
-    yield _labels(join, "promising", None) | join.judged(join.promising().run())
+        yield from compare_systems(join, percent)
+    yield _labels(join, "promising", None) | join.metrics(join.promising().run())
 
 
-def compared(join: Join, percent: int) -> Iterator[dict[str, Any]]:
+def compare_systems(join: Join, percent: int) -> Iterator[dict[str, Any]]:
     """Both systems at the same budget."""
     for system, run in (("simple", join.simple.run), ("promising", join.promising().run)):
-        yield _labels(join, system, percent) | join.judged(run(join.budget(percent)))
+        yield _labels(join, system, percent) | join.metrics(run(join.budget(percent)))
 
 
 def _labels(join: Join, system: str, percent: int | None) -> dict[str, Any]:
@@ -121,5 +127,5 @@ def settings(stores: Stores, percent: int, short: bool) -> Iterator[dict[str, An
         for buckets in SETTINGS[:1] if short else SETTINGS:
             for length in (10 * BATCH,) if short else (BATCH, 10 * BATCH):
                 setting = {"figure": name, "buckets": buckets, "batch_s": length // SECOND}
-                for row in compared(Join(stores, preference, length, buckets), percent):
+                for row in compare_systems(Join(stores, preference, length, buckets), percent):
                     yield setting | row

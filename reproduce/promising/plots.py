@@ -17,8 +17,8 @@ class Figure:
     along: str
     column: str
     title: str
-    shape: str  # the paper's, in a few words: its figures have no numbers in its text
-    logarithmic: str = "x"  # the axes that are
+    shape: str  # the paper's result in a few words; its text has no numbers for its figures
+    logarithmic: str = "x"  # the axes that are logarithmic
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -94,7 +94,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def draw_figures(directory: Path) -> None:
-    """Every figure whose table is there: a panel for each kind of data, a line for each system."""
+    """Draw every figure whose table was written: a panel for each kind of data, a line for each system."""
     for name, figure in FIGURES.items():
         rows = read(directory / f"promising_{figure.table}.csv")
         if drawn := [row for row in rows if row[figure.along] and row[figure.column]]:
@@ -121,7 +121,7 @@ def _draw(rows: list[Row], figure: Figure, path: Path) -> None:
 
 
 def _means(rows: list[Row], figure: Figure) -> dict[str, float]:
-    """Over the seeds."""
+    """The means over the seeds."""
     values: dict[str, list[float]] = {}
     for row in rows:
         values.setdefault(row[figure.along], []).append(float(row[figure.column]))

@@ -23,10 +23,10 @@ from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Arithmetic, Column, EstimatedCount, Promise
 
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of what the exact answer costs
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # percent of the exact answer's cost
 SELECTIVITY = (0.05, 0.10)
 QUERIES = (20, 40, 60, 80, 100, 120, 140, 160, 180, 200)
-LOOKS = 10  # at each tuple, of all queries together, as their number grows (figure 15b)
+PROBES = 10  # per tuple, for all queries together, as their number grows (figure 15b)
 BATCH = 10 * SECOND
 WINDOW = 60 * SECOND  # of an aggregate
 COUNT: Promise = EstimatedCount("store1", "item")
@@ -37,7 +37,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Ranges:
-    """The predicates of queries: items between two numbers, the upper one not included."""
+    """The predicates of queries: items from a lower bound up to an upper bound, which is excluded."""
 
     low: Numbers
     high: Numbers
@@ -51,10 +51,10 @@ class Ranges:
 
 
 def ranges(stores: Stores, queries: int, seed: int) -> Ranges:
-    """Queries that each select 5 to 10 % of the first store's tuples, evenly: section 5.3.
+    """Queries that each select 5 to 10 % of the first store's tuples, uniformly distributed (section 5.3).
 
-    A range that a frequent item makes larger than wanted is not taken, so that no query selects the most
-    frequent items, which are more than 10 % by themselves.
+    A range that selects more, because of a frequent item, is discarded. So no query selects the most frequent
+    items, each of which is more than 10 % of the tuples.
     """
     draw = np.random.default_rng(seed)
     sold = np.concatenate([[0], np.cumsum(stores.frequencies[0])]) / len(stores.first)
@@ -80,7 +80,7 @@ class Batch:
 
 
 def batches(stores: Stores, by_range: bool) -> Iterator[Batch]:
-    """The first store's tuples in batches, each summarized before it is looked at."""
+    """The first store's tuples in batches; each batch is summarized before it is probed."""
     between = (0.0, float(stores.items)) if by_range else None
     shape = Summary("items", "store1", "item", BATCH, structure="adjusting", buckets=64, between=between)
     representation = Representation.new(shape)
@@ -116,34 +116,36 @@ def probed_items(
     return batch.kept[rows]
 
 
-Finding = tuple[int, int, int, Numbers]  # the number of a budget, of a query, of a batch, and the items found
+Finding = tuple[
+    int, int, int, Numbers
+]  # the index of a budget, of a query and of a batch, and the items found
 
 
-def simply(stores: Stores, asked: Ranges, shares: Sequence[float]) -> Iterator[Finding]:
-    """The matches of queries that take turns with every tuple until the batch's budget is used."""
+def simple_matches(stores: Stores, predicates: Ranges, shares: Sequence[float]) -> Iterator[Finding]:
+    """The matches if every query probes each tuple in turn until the batch's budget is used."""
     for number, part in enumerate(stream_batches(stores.first)):
-        selects = asked.matching(part.items)
+        selects = predicates.matching(part.items)
         for which, share in enumerate(shares):
-            looks = simple_selection(len(part), len(asked), int(share * len(part) * len(asked)))
-            for query, looked in enumerate(looks.tolist()):
-                yield which, query, number, part.items[:looked][selects[query, :looked]]
+            probes = simple_selection(len(part), len(predicates), int(share * len(part) * len(predicates)))
+            for query, probed in enumerate(probes.tolist()):
+                yield which, query, number, part.items[:probed][selects[query, :probed]]
 
 
-def promisingly(
+def promising_matches(
     stores: Stores,
-    asked: Ranges,
+    predicates: Ranges,
     shares: Sequence[float],
     preference: Preference,
     promise: Promise,
     by_range: bool,
 ) -> Iterator[Finding]:
-    """The matches of queries that have equal budgets and are guided by summaries."""
+    """The matches if every query has the same budget and is guided by summaries."""
     for batch in batches(stores, by_range):
-        guided = asked.matching(batch.cells.values.key.astype(np.int64))
-        for query in range(len(asked)):
+        guided = predicates.matching(batch.cells.values.key.astype(np.int64))
+        for query in range(len(predicates)):
             for which, share in enumerate(shares):
                 seen = probed_items(batch, guided[query], preference, promise, int(share * len(batch.items)))
-                low, high = asked.low[query], asked.high[query]
+                low, high = predicates.low[query], predicates.high[query]
                 yield which, query, batch.number, seen[(seen >= low) & (seen < high)]
 
 
@@ -161,19 +163,19 @@ SYSTEMS = {"promising": True, "promising, hashed": False}  # whether buckets are
 def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator[dict[str, Any]]:
     """The rows of figure 15: the share of the exact answer that is found, at shares of its cost.
 
-    CellSummaries lead a query after its predicate was asked of every distinct value of a batch, which no budget
-    counts. "simple, more looks" is a simple selection that may look at as many more tuples.
+    CellSummaries guide a query after its predicate was evaluated for every distinct value of a batch, which the
+    budget does not count. "simple, more looks" is a simple selection whose budget is larger by that number.
     """
-    asked = ranges(stores, queries, stores.seed)
-    exact = asked.matching(stores.first.items).sum(axis=1)
-    found = {"simple": shares_found(simply(stores, asked, shares), exact, len(shares))}
+    predicates = ranges(stores, queries, stores.seed)
+    exact = predicates.matching(stores.first.items).sum(axis=1)
+    found = {"simple": shares_found(simple_matches(stores, predicates, shares), exact, len(shares))}
     guide = sum(len(np.unique(part.items)) for part in stream_batches(stores.first)) / len(stores.first)
     more = [min(share + guide, 1.0) for share in shares]
-    found["simple, more looks"] = shares_found(simply(stores, asked, more), exact, len(shares))
+    found["simple, more looks"] = shares_found(simple_matches(stores, predicates, more), exact, len(shares))
     desc = Preference("desc")
     for system, by_range in SYSTEMS.items():
-        led_by = promisingly(stores, asked, shares, desc, COUNT, by_range)
-        found[system] = shares_found(led_by, exact, len(shares))
+        guided = promising_matches(stores, predicates, shares, desc, COUNT, by_range)
+        found[system] = shares_found(guided, exact, len(shares))
     for system, percentages in found.items():
         for share, percentage in zip(shares, percentages.tolist(), strict=True):
             labels = {"data": stores.name, "seed": stores.seed, "system": system, "queries": queries}
@@ -187,11 +189,11 @@ def selection(stores: Stores, queries: int, shares: Sequence[float]) -> Iterator
 def by_queries(stores: Stores, numbers: Sequence[int] = QUERIES) -> Iterator[dict[str, Any]]:
     """Growing numbers of queries that share a fixed number of probes per tuple (figure 15b)."""
     for queries in numbers:
-        yield from selection(stores, queries, [min(LOOKS / queries, 1.0)])
+        yield from selection(stores, queries, [min(PROBES / queries, 1.0)])
 
 
 @dataclass(frozen=True)
-class Aggregated:
+class MatchAggregates:
     """Sums and counts of the matches, by budget, query and window."""
 
     sums: Floats
@@ -199,11 +201,11 @@ class Aggregated:
 
     @property
     def averages(self) -> Floats:
-        """Not numbers where nothing was found."""
+        """The averages; NaN where nothing was found."""
         return np.divide(self.sums, self.counts, out=np.full_like(self.sums, np.nan), where=self.counts > 0)
 
 
-def aggregated(findings: Iterator[Finding], budgets: int, queries: int, last: int) -> Aggregated:
+def aggregate_matches(findings: Iterator[Finding], budgets: int, queries: int, last: int) -> MatchAggregates:
     """The aggregates of items found, in windows of a minute."""
     batches = WINDOW // BATCH
     sums = np.zeros((budgets, queries, last // batches + 1))
@@ -211,26 +213,26 @@ def aggregated(findings: Iterator[Finding], budgets: int, queries: int, last: in
     for which, query, batch_id, items in findings:
         sums[which, query, batch_id // batches] += items.sum()
         counts[which, query, batch_id // batches] += len(items)
-    return Aggregated(sums, counts)
+    return MatchAggregates(sums, counts)
 
 
 def aggregates(stores: Stores, queries: int, budgets: Sequence[int] = BUDGETS) -> Iterator[dict[str, Any]]:
     """The rows of figure 16: AVG and SUM of item numbers over a hundred selections, compared with exact ones.
 
-    A sum is of what was found, for both systems, as in the paper; `sum_scaled_mse` is of that divided by
-    the share of the batch's tuples that were looked at, which is all that a simple selection can say. An
-    average of nothing counts as 0; `avg_both_mse` is of what both systems found something for.
+    As in the paper, both systems sum the matches they found. `sum_scaled_mse` divides this sum by the share of
+    the batch's tuples that were probed, the best estimate that a simple selection has. The average of no
+    matches counts as 0; `avg_both_mse` has only the windows in which both systems found matches.
     """
-    asked, shares = ranges(stores, queries, stores.seed), [percent / 100 for percent in budgets]
+    predicates, shares = ranges(stores, queries, stores.seed), [percent / 100 for percent in budgets]
     last = sum(1 for _ in stream_batches(stores.first)) - 1
     size = len(shares), queries, last
-    exact = aggregated(simply(stores, asked, [1.0]), 1, queries, last)
-    simple = aggregated(simply(stores, asked, shares), *size)
-    weighted = promisingly(stores, asked, shares, Preference("weighted"), COUNT, by_range=True)
-    highest = promisingly(stores, asked, shares, Preference("desc"), TIMES_ITEM, by_range=True)
+    exact = aggregate_matches(simple_matches(stores, predicates, [1.0]), 1, queries, last)
+    simple = aggregate_matches(simple_matches(stores, predicates, shares), *size)
+    weighted = promising_matches(stores, predicates, shares, Preference("weighted"), COUNT, by_range=True)
+    highest = promising_matches(stores, predicates, shares, Preference("desc"), TIMES_ITEM, by_range=True)
     found = {
         "simple": (simple.averages, simple.sums),
-        "promising": (aggregated(weighted, *size).averages, aggregated(highest, *size).sums),
+        "promising": (aggregate_matches(weighted, *size).averages, aggregate_matches(highest, *size).sums),
     }
     both = ~np.isnan(found["simple"][0] + found["promising"][0])
     for system, (averages, sums) in found.items():

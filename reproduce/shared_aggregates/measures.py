@@ -10,16 +10,16 @@ from typing import Any
 
 from rich.console import Console
 
-from reproduce.plot import NO_PLOTS, can_draw, draw_responses
+from reproduce.plot import NO_PLOTS, can_draw, draw_response_times
 from reproduce.report import Options, Row, write_tables
-from reproduce.shared_aggregates.responses import DATA, LARGEST, Workload, measured
+from reproduce.shared_aggregates.response_times import DATA, LARGEST, Workload, measure_systems
 
 RATIOS = (1, 2, 5, 10, 20, 50, 100)
 QUERIES = (1, 2, 3, 4, 5, 6, 7, 8, 1000, 10_000)
 MANY = (8, 1000, 10_000)  # numbers of queries for which the cost of a lookup is measured
 REPEATED = 3  # runs of a short stream
-PAPER = 8  # queries, of which the paper's system could not take more
-# Of more queries than that, a system is given only so many tuples times queries: naive would take hours.
+PAPER = 8  # queries; the paper's system could not run more
+# With more queries, `tuples * queries` is limited to this product; otherwise the naive system would take hours.
 MOST_NAIVE, MOST, MOST_IF_SHORT = 20_000, 1_000_000, 100_000
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -27,7 +27,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Bar:
-    """A measured number and, if there is one, the bound that it must meet."""
+    """A measured number and the bound that it must meet, if it has one."""
 
     what: str
     measured: float
@@ -44,7 +44,7 @@ class Bar:
         )
 
     def cells(self) -> tuple[str, str, str, str]:
-        """The bar as a line of a table."""
+        """The cells of the bar's row in a table."""
         bar = "" if self.met is None else f"{'at least' if self.least is not None else 'at most'} "
         bar += "".join(f"{limit:,.6g} {self.unit}" for limit in (self.least, self.most) if limit is not None)
         met = {None: "", True: "met", False: "missed"}[self.met]
@@ -52,7 +52,7 @@ class Bar:
 
 
 def markdown(bars: Sequence[Bar]) -> str:
-    """The bars as a table."""
+    """The bars as a Markdown table."""
     lines = ["| what | bar | measured | |", "| --- | --- | ---: | --- |"]
     return "\n".join(lines + [f"| {' | '.join(bar.cells())} |" for bar in bars]) + "\n"
 
@@ -64,7 +64,7 @@ class Experiment:
     name: str
     tables: Callable[[Options], Iterator[tuple[str, list[dict[str, Any]]]]]
     bars: Callable[[Tables], list[Bar]]
-    figures: Mapping[str, tuple[str, str]]  # of a table, the column along the axis, and the title
+    figures: Mapping[str, tuple[str, str]]  # table name -> the column of the x-axis, the title
 
 
 def run(experiment: Experiment, directory: Path, options: Options) -> list[Bar]:
@@ -81,7 +81,7 @@ def run(experiment: Experiment, directory: Path, options: Options) -> list[Bar]:
     (directory / f"{experiment.name}_bars.md").write_text(markdown(bars), encoding="utf-8")
     if can_draw():
         for name, (column, title) in experiment.figures.items():
-            draw_responses(directory / f"{experiment.name}_{name}.csv", column, title)
+            draw_response_times(directory / f"{experiment.name}_{name}.csv", column, title)
     else:
         console.print(NO_PLOTS, highlight=False)
     print(markdown(bars), end="", flush=True)
@@ -94,14 +94,14 @@ def by_ratio(
     functions: tuple[str, ...] = ("max",),
     largest: int = LARGEST,
 ) -> list[dict[str, Any]]:
-    """Eight queries, and ever fewer lookups (figures 3 and 5)."""
+    """Response times of eight queries with fewer and fewer lookups per tuple (figures 3 and 5)."""
     return [
         row
         for data in DATA
         for tuples in lengths(options)
         if tuples <= lengths(options)[0] or largest == LARGEST
         for ratio in (RATIOS[::3] if options.short else RATIOS)
-        for row in measured(
+        for row in measure_systems(
             dict.fromkeys(systems, Workload(data, PAPER, ratio, tuples, functions, largest)),
             _seeds(tuples, options),
         )
@@ -109,14 +109,16 @@ def by_ratio(
 
 
 def by_queries(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
-    """A lookup of every query after every tuple, and ever more queries (figures 4, 6, 9 and 10)."""
+    """Response times of more and more queries, each looked up after every tuple (figures 4, 6, 9 and 10)."""
     return [
         row
         for data in DATA
         for length in lengths(options)
         for queries in ((1, 4, PAPER, 1000) if options.short else QUERIES)
-        if queries <= PAPER or length == lengths(options)[-1]  # of many, they are given as many tuples
-        for row in measured(_workloads(systems, data, queries, 1, length, options), _seeds(length, options))
+        if queries <= PAPER or length == lengths(options)[-1]  # `affordable` limits both lengths alike
+        for row in measure_systems(
+            _workloads(systems, data, queries, 1, length, options), _seeds(length, options)
+        )
     ]
 
 
@@ -126,16 +128,20 @@ def by_lookup(systems: Sequence[str], options: Options) -> list[dict[str, Any]]:
     length = 2000 if options.short else 10_000
     for data in DATA:
         for queries in MANY:
-            looked, plain = (_workloads(systems, data, queries, ratio, length, options) for ratio in (1, 0))
-            found = zip(*(measured(own, range(options.seeds)) for own in (looked, plain)), strict=True)
-            for both, inserts in found:
-                cost = 1e6 * (both["seconds"] - inserts["seconds"]) / looked[both["system"]].lookups
-                rows.append(both | {"microseconds_per_lookup": round(cost, 4)})
+            with_lookups = _workloads(systems, data, queries, 1, length, options)
+            inserts_only = _workloads(systems, data, queries, 0, length, options)
+            seeds = range(options.seeds)
+            for row, inserts in zip(
+                measure_systems(with_lookups, seeds), measure_systems(inserts_only, seeds), strict=True
+            ):
+                lookups = with_lookups[row["system"]].lookups
+                cost = 1e6 * (row["seconds"] - inserts["seconds"]) / lookups
+                rows.append(row | {"microseconds_per_lookup": round(cost, 4)})
     return rows
 
 
 def _seeds(length: int, options: Options) -> list[int]:
-    """Short streams are measured several times, because a few milliseconds are too short to time."""
+    """The seeds of the measured streams; short streams run several times, because milliseconds are hard to time."""
     return list(range(options.seeds)) * (1 if options.short or length > 1000 else REPEATED)
 
 
@@ -154,17 +160,17 @@ def lengths(options: Options) -> tuple[int, ...]:
 
 
 def affordable(system: str, queries: int, tuples: int, options: Options) -> int:
-    """How many of the tuples a system is given, if there are many queries."""
+    """How many of the tuples a system processes; fewer if there are many queries."""
     most = MOST_NAIVE if system == "naive" else MOST_IF_SHORT if options.short else MOST
     return tuples if queries <= PAPER else min(tuples, most // queries)
 
 
 def speedups(rows: Sequence[Row], slow: str, quick: str, **wanted: Any) -> list[float]:
-    """How many times quicker one system is than another, tuple for tuple, in every workload they share."""
+    """How many times faster per tuple one system is than another, for every workload that both ran."""
     costs: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         if all(row[key] == value for key, value in wanted.items()):
-            # Of many queries the systems are given different numbers of tuples.
+            # With many queries, the systems process different numbers of tuples.
             length = row["tuples"] if row["queries"] <= PAPER else 0
             workload = (
                 *(row[key] for key in ("data", "functions", "largest_window", "queries", "ratio")),
@@ -175,7 +181,7 @@ def speedups(rows: Sequence[Row], slow: str, quick: str, **wanted: Any) -> list[
 
 
 def common_bars(tables: Tables, system: str, title: str) -> list[Bar]:
-    """The bars that both algorithms have; of several streams and lengths, the worst."""
+    """The bars that both algorithms have; each reports the worst of all streams and lengths."""
     bars = [
         Bar(
             f"{title} against naive, {PAPER} queries, ratio {ratio}:1",

@@ -22,7 +22,7 @@ from reproduce.shared_aggregates.measures import (
     by_ratio,
     speedups,
 )
-from reproduce.shared_aggregates.responses import BUCKETS, DATA, HIGH, LARGEST, LOW, MIXED
+from reproduce.shared_aggregates.response_times import BUCKETS, DATA, HIGH, LARGEST, LOW, MIXED
 
 SYSTEMS = ("naive", "timegram", "exact")
 STREAMS: Mapping[str, Callable[[random.Random, int], float]] = {
@@ -50,11 +50,11 @@ def tables(options: Options) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def intervals(name: str, steps: int, seed: int) -> dict[str, Any]:
-    """How many of the intervals hold the exact answer: five functions and a random window at every step."""
+    """Count the intervals that contain the exact answer, of five functions over a random window at every step."""
     rng = random.Random(seed)
     gram = TimeGram.evenly(LOW, HIGH, BUCKETS)
     greatest, least, tree = Staircase(), Staircase(greatest=False), SuffixTree(add)
-    held = asked = 0
+    held = lookups = 0
     for time in range(steps):
         value = STREAMS[name](rng, time)
         for structure in (gram, greatest, least, tree):
@@ -70,20 +70,20 @@ def intervals(name: str, steps: int, seed: int) -> dict[str, Any]:
             "avg": total / count,
         }
         for function, answer in answers.items():
-            asked += 1
+            lookups += 1
             held += getattr(gram, function)(since).holds(answer)
-    return {"data": name, "seed": seed, "lookups": asked, "intervals_that_hold_the_answer": held}
+    return {"data": name, "seed": seed, "lookups": lookups, "intervals_that_hold_the_answer": held}
 
 
 def bars(tables: Tables) -> list[Bar]:
     """The bars (targets) of TimeGram, and the cost of five functions in turns."""
     rows = tables["ratios"] + tables["queries"] + tables["lookups"]
     missing = [row["lookups"] - row["intervals_that_hold_the_answer"] for row in tables["intervals"]]
-    asked = sum(row["lookups"] for row in tables["intervals"])
+    lookups = sum(row["lookups"] for row in tables["intervals"])
     mixed = tables["mixed"] + tables["mixed_large"]
     return [
         *sharing.common_bars(tables, "timegram", "TimeGram"),
-        Bar(f"intervals without the exact answer, of {asked:,}", sum(missing), most=0, unit=""),
+        Bar(f"intervals without the exact answer, of {lookups:,}", sum(missing), most=0, unit=""),
         Bar(
             "exact against TimeGram, MAX, the worst of all workloads",
             min(speedups(rows, "timegram", "exact")),

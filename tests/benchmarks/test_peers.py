@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers import SingleJob, in_polars, native
 from benchmarks.peers.answers import Answers, paired_edges, plain_answers, slices_of, window_ends
-from benchmarks.peers.in_polars import answer, frame_of
 from benchmarks.trades import START, TradingHour, trading_hour
 from benchmarks.workloads import BenchQuery, Window, load
 
@@ -64,6 +63,8 @@ def test_plain_answers_of_three_trades() -> None:
 @pytest.mark.parametrize(("workload", "size"), SETS)
 def test_polars_agrees_with_numpy(trades: pa.Table, workload: str, size: int) -> None:
     pytest.importorskip("polars")
+    from benchmarks.peers.polars_scan import answer, frame_of
+
     queries = load(workload, size)[0]
     expected = plain_answers(trades, queries)
     assert any(expected.values())

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 import transom
 from tests.browser.watched_page import WatchedPage, watched_page
 from tests.runtime.engine_helpers import SettableClock, at
-from transom.server.lifecycle import Served, serving
 from transom.server.settings import ServerSettings
+from transom.web_service import Served, serving
 
 ENGINE_TIMEOUT = 60  # seconds: the first batch of a kind compiles code in Spark
 BIDS = "city string, price double, ts timestamp"

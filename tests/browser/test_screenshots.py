@@ -17,8 +17,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 import transom
 from tests.browser.watched_page import watched_page
 from transom.cli.flights import EARLY, LOOKUPS, SCHEMA, batches, data_file, demo_queries, flights
-from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
+from transom.web_service import serving
 
 pytestmark = pytest.mark.timeout(1200)  # screenshots need days of flights first
 

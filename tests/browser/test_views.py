@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from tests.browser.dashboard_fixture import COUNTS, Dashboard
 from transom.runtime.runner import Runner
-from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
+from transom.web_service import serving
 
 
 def test_sharing_lists_the_queries_of_a_selection_and_the_savings(dashboard: Dashboard) -> None:

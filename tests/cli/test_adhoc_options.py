@@ -53,7 +53,7 @@ def test_queries_are_numbered_over_arguments_and_files(tmp_path: Path) -> None:
     }
 
 
-def test_summaries_may_be_options_or_stand_among_the_queries() -> None:
+def test_summaries_may_be_options_or_among_the_queries() -> None:
     one, two = (f"CREATE SUMMARY {name} ON bids(site) WITH GRANULARITY '10 s'" for name in ("one", "two"))
     pipeline = read_adhoc([f"{one}; SELECT 1"], [], ["bids=b"], [], {"time": ["ts"]}, summaries=[two])
     assert pipeline.summaries == [two, one]

@@ -18,14 +18,14 @@ def year() -> pa.Table:
     return flights()
 
 
-def test_flights_come_in_the_order_in_which_they_left(year: pa.Table) -> None:
+def test_flights_are_in_the_order_of_departure(year: pa.Table) -> None:
     left, sched = year["left"].to_numpy(), year["sched"].to_numpy()
     assert year.num_rows == 336_776
     assert (left[1:] >= left[:-1]).all()
     assert (sched[1:] < sched[:-1]).any(), "there is disorder"
 
 
-def test_batches_cut_the_stream_without_losing_a_flight(year: pa.Table) -> None:
+def test_batches_contain_every_flight_once(year: pa.Table) -> None:
     cut = list(batches(year, timedelta(hours=12), 365))
     assert sum(batch.num_rows for batch in cut) == year.num_rows
     joined = pa.concat_tables(cut)
@@ -33,7 +33,7 @@ def test_batches_cut_the_stream_without_losing_a_flight(year: pa.Table) -> None:
     assert "left" not in joined.column_names
 
 
-def test_without_an_end_the_years_follow_each_other(year: pa.Table) -> None:
+def test_an_endless_demo_repeats_the_year(year: pa.Table) -> None:
     once = list(batches(year, timedelta(days=30), 365))
     endless = batches(year, timedelta(days=30), None)
     first, again = next(endless), [next(endless) for _ in range(len(once))][-1]
@@ -42,7 +42,7 @@ def test_without_an_end_the_years_follow_each_other(year: pa.Table) -> None:
     assert set(shifted.tolist()) == {YEAR}
 
 
-def test_the_demo_has_as_many_different_queries_as_it_says() -> None:
+def test_the_demo_has_as_many_different_queries_as_it_reports() -> None:
     every = demo_queries(most_queries())
     assert len(every) == len(set(every.values())) == most_queries()
     assert list(demo_queries(48).items()) == list(every.items())[:48]
@@ -56,7 +56,7 @@ def test_a_short_demo_ends_by_itself_with_a_summary(year: pa.Table) -> None:
     assert len(set(map(len, re.findall(r"^  [a-z ]+?  +(?=\S)", done.stdout, re.MULTILINE)))) == 1, "aligned"
     rows = sum(batch.num_rows for batch in batches(year, timedelta(days=1), 2))
     assert summary["rows"].startswith(f"{rows:,} flights")
-    assert summary["queries"].startswith("16,"), "12, two that are told early, and two that are looked up"
+    assert summary["queries"].startswith("16,"), "12, two with early results, and two on demand"
     assert set(summary) == {
         "rows",
         "queries",

@@ -73,7 +73,7 @@ def looking(engine: Any, form: Format | None = None) -> tuple[PeriodicLookups, S
         (True, Format.TABLE, ["top", "complete", "batch", "made"]),
     ],
 )
-def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
+def test_on_demand_queries_are_looked_up_and_others_print_their_results(
     full: bool, form: Format, columns: list[str]
 ) -> None:
     windows = ["window_start", "window_end"]
@@ -83,7 +83,7 @@ def test_an_on_demand_query_is_looked_up_and_others_tell_their_results(
     assert final_answer(pushed, True, form).column_names == RESULTS.column_names
 
 
-def test_what_a_query_with_a_preference_found_keeps_its_order_and_its_share() -> None:
+def test_results_of_a_query_with_a_preference_keep_their_order_and_share() -> None:
     query: Any = Query(on_demand=False, has_preference=True)
     assert final_answer(query, True, Format.JSON).equals(FOUND)
     shown = final_answer(query, False, Format.TABLE)
@@ -94,17 +94,17 @@ def test_lookups_are_printed_at_the_end_each_with_its_query() -> None:
     found, out, _ = looking(Engine(top=Query(), pushed=Query(on_demand=False)))
     with found.running(None):
         assert out.getvalue() == ""
-    told = {"complete": True, "made": 5}
+    system = {"complete": True, "made": 5}
     assert json.loads(out.getvalue()) == {
         "query": "top",
         "window_start": 1,
         "window_end": 11,
         "top": 9.0,
-        **told,
+        **system,
     }
 
 
-def test_and_meanwhile_as_often_as_asked_for() -> None:
+def test_lookups_are_also_printed_at_the_given_interval() -> None:
     top = Query()
     found, out, _ = looking(Engine(top=top))
     with found.running("1 ms"):
@@ -113,7 +113,7 @@ def test_and_meanwhile_as_often_as_asked_for() -> None:
     assert len(out.getvalue().splitlines()) >= 3
 
 
-def test_tables_are_apart_from_each_other() -> None:
+def test_an_empty_line_separates_tables() -> None:
     found, out, _ = looking(Engine(top=Query()), Format.CSV)
     found.print_answers()
     found.print_answers()
@@ -121,7 +121,7 @@ def test_tables_are_apart_from_each_other() -> None:
     assert out.getvalue() == f"{once}\n{once}"
 
 
-def test_a_table_warns_of_an_answer_that_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_marks_an_incomplete_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     found, out, _ = looking(Engine(top=Query()), Format.TABLE)
     found.print_answers()
     assert "complete" not in out.getvalue() and "made" in out.getvalue()
@@ -135,7 +135,7 @@ def test_a_table_warns_of_an_answer_that_is_not_complete(monkeypatch: pytest.Mon
     ]
 
 
-def test_a_query_that_can_t_be_answered_is_told_and_hinders_no_other() -> None:
+def test_a_failed_lookup_is_reported_and_does_not_affect_others() -> None:
     found, out, errors = looking(Engine(bad=Query(fails=StateError("bad is suspended")), good=Query()))
     found.print_answers()
     assert "bad: bad is suspended" in errors.getvalue()
@@ -149,14 +149,14 @@ def test_nothing_is_printed_after_a_failure() -> None:
     assert out.getvalue() == ""
 
 
-def test_an_interval_without_anything_to_look_up_is_told() -> None:
+def test_an_interval_without_on_demand_queries_is_reported() -> None:
     found, out, errors = looking(Engine(pushed=Query(on_demand=False)))
     with found.running("1 hour"):
         pass
     assert "the pipeline has no query without SLIDE" in errors.getvalue() and out.getvalue() == ""
 
 
-def test_a_reader_that_goes_away_ends_it_with_the_last_look() -> None:
+def test_a_closed_pipe_ends_the_lookups() -> None:
     class Closed(StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -176,7 +176,7 @@ def test_an_interval_is_a_positive_duration(every: str, says: str, monkeypatch: 
     with pytest.raises(SettingError, match=says):
         interval_seconds(every)
     monkeypatch.setattr(
-        commands, "run", lambda *args: pytest.fail("wrong usage is told before anything runs")
+        commands, "run_pipeline", lambda *args: pytest.fail("the pipeline ran despite a usage error")
     )
     done = CliRunner().invoke(app, ["run", "p.yaml", "--lookup-every", every])
     assert done.exit_code == USAGE and "--lookup-every" in done.stderr and says in done.stderr

@@ -20,7 +20,7 @@ BIDS = ["--from", f"bids={EXAMPLES / 'bids.json'}", "--time", "ts"]
 COUNT = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 2 minutes] GROUP BY site"
 
 
-def test_the_shell_knows_the_engine_s_formats_of_a_plan() -> None:
+def test_the_command_line_has_the_engine_s_plan_formats() -> None:
     from transom.runtime.explain import EXPLAIN_FORMATS
 
     assert tuple(form.value for form in PlanFormat) == EXPLAIN_FORMATS
@@ -52,7 +52,7 @@ MISUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), [c[1:] for c in MISUSED], ids=[c[0] for c in MISUSED])
-def test_misuse_is_told_on_stderr_without_a_traceback(arguments: list[str], says: str) -> None:
+def test_usage_errors_go_to_stderr_without_a_traceback(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == USAGE
     assert says in done.stderr
@@ -147,7 +147,7 @@ class TestOnSpark:
         assert done.exit_code == OK, done.stderr
         assert "q1" in done.stdout
 
-    def test_a_plan_can_be_had_in_every_format(self, tmp_path: Path) -> None:
+    def test_a_plan_is_printed_in_every_format(self, tmp_path: Path) -> None:
         file = tmp_path / "pipeline.yaml"
         file.write_text(
             f"engine: {{strategy: shared_paned, fragments: joint, state: driver}}\n"
@@ -164,7 +164,7 @@ class TestOnSpark:
         assert json.loads(shown[PlanFormat.JSON])["streams"][0]["queries"] == 1
         assert shown[PlanFormat.MERMAID].startswith("flowchart LR\n")
 
-    def test_a_pipeline_drained_writes_its_sinks(self, tmp_path: Path) -> None:
+    def test_a_drained_pipeline_writes_its_sinks(self, tmp_path: Path) -> None:
         (tmp_path / "bids.json").write_text((EXAMPLES / "bids.json").read_text())
         file = tmp_path / "pipeline.yaml"
         file.write_text(
@@ -195,7 +195,7 @@ queries:
         assert all(row["complete"] for row in rows)
         assert rows[4]["top_low"] == rows[4]["top_high"] == 27.0
 
-    def test_a_pipeline_looks_its_on_demand_queries_up_and_explains_them(self, tmp_path: Path) -> None:
+    def test_a_pipeline_looks_up_and_explains_its_on_demand_queries(self, tmp_path: Path) -> None:
         file = tmp_path / "pipeline.yaml"
         file.write_text(
             f"streams: {{bids: {{path: {EXAMPLES / 'bids.json'}, time: ts}}}}\n"

@@ -162,7 +162,7 @@ def test_a_stream_with_a_replay_is_replayed() -> None:
     assert declared[0] == ("replay", ("bids", "/data/b.json"), {"time": "ts", "slack": "1 s", "speed": 60})
 
 
-def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
+def test_dropped_and_changed_queries_of_a_checkpoint_are_distinguished(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     dropped = []
@@ -186,27 +186,27 @@ def test_queries_of_the_checkpoint_that_left_and_that_changed_are_told_apart(
     declare_pipeline(Engine(), read_pipeline({"streams": {"bids": entry}, "queries": queries}, Path("/data")))  # type: ignore[arg-type]
     assert dropped == ["changed", "gone"]
     assert [record.getMessage() for record in caplog.records] == [
-        "the text of query changed differs from the checkpoint's: the query begins anew",
+        "the text of query changed differs from the checkpoint's: the query starts over",
         "query gone of the checkpoint is no longer in the pipeline: dropped",
     ]
 
 
-def test_what_is_wrong_with_a_summary_is_told_with_its_place() -> None:
+def test_an_error_in_a_summary_is_reported_with_its_place() -> None:
     given = {"streams": {"bids": {"path": "b", "time": "ts"}}, "queries": {"q": "SELECT 1"}}
     with pytest.raises(SQLError, match=r"summaries\[0\]: write bids\(column\)") as raised:
         read_pipeline(given | {"summaries": ["CREATE SUMMARY items ON bids"]}, Path("/data"))
     assert raised.value.text == "CREATE SUMMARY items ON bids"
 
 
-def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+def test_a_query_starts_over_when_its_summary_changes(caplog: pytest.LogCaptureFixture) -> None:
+    executed: list[str] = []
 
     class Known:
         def __init__(self, name: str, text: str, queries: tuple[str, ...] = ()):
             self.name, self.text, self.queries = name, text, queries
 
         def drop(self) -> None:
-            told.append(f"drop {self.name}")
+            executed.append(f"drop {self.name}")
 
     class Engine:
         def queries(self) -> dict[str, Known]:
@@ -218,7 +218,7 @@ def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixt
             return {name: Known(name, text, led[name]) for name, text in texts.items()}
 
         def execute(self, text: str) -> None:
-            told.append(text)
+            executed.append(text)
 
         def __getattr__(self, name: str) -> Any:
             return lambda *args, **options: {}
@@ -230,8 +230,8 @@ def test_a_query_begins_anew_when_its_summary_does(caplog: pytest.LogCaptureFixt
         "queries": {"led": "SELECT 1", "other": "SELECT 1"},
     }
     declare_pipeline(Engine(), read_pipeline(given, Path("/data")))  # type: ignore[arg-type]
-    assert told == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
-    assert "query led begins anew, since its summary does" in caplog.text
+    assert executed == ["drop led", "drop gone", "DROP SUMMARY `items`", "DROP SUMMARY `old`", SUMMARY, same]
+    assert "query led starts over, because its summary does" in caplog.text
     assert "summary old of the checkpoint is no longer in the pipeline: dropped" in caplog.text
 
 

@@ -33,7 +33,7 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_they_start_without_spark() -> None:
+def test_remote_commands_start_without_spark() -> None:
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
@@ -46,13 +46,13 @@ def test_they_start_without_spark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-class TestReaching:
+class TestConnection:
     def test_no_server_is_a_failure(self) -> None:
         done = call("ps", "--server", "http://127.0.0.1:9")
         assert (done.exit_code, done.stdout) == (FAILED, "")
         assert done.stderr.startswith("error: no server at http://127.0.0.1:9 ")
 
-    def test_what_is_no_address_is_wrong_usage(self) -> None:
+    def test_an_invalid_address_is_a_usage_error(self) -> None:
         assert call("ps", "--server", "localhost").exit_code == USAGE
 
     def test_the_address_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ class TestReaching:
 
 
 class TestPs:
-    def test_queries_for_people(self, fake: FakeServer) -> None:
+    def test_queries_as_a_table(self, fake: FakeServer) -> None:
         fake.add("broken", suspended="it failed", last=None, results=0)
         fake.add("new", waits=True, window=None)
         assert call("ps").stdout.splitlines() == [
@@ -79,7 +79,7 @@ class TestPs:
             "new     standing                           waits                       2  2013-01-01 12:03:00",
         ]
 
-    def test_streams_for_people(self, fake: FakeServer) -> None:
+    def test_streams_as_a_table(self, fake: FakeServer) -> None:
         lines = call("ps", "--streams").stdout.splitlines()
         assert lines[0].split() == [
             "name",
@@ -102,18 +102,18 @@ class TestPs:
             "0",
         ]
 
-    def test_for_programs(self, fake: FakeServer) -> None:
-        told = [json.loads(line) for line in call("ps", "--json").stdout.splitlines()]
-        assert (told[0]["name"], told[0]["columns"][0]["name"]) == ("count", "window_start")
-        told = [json.loads(line) for line in call("ps", "--streams", "--json").stdout.splitlines()]
-        assert told[0]["watermark"] == 1_357_041_730_000_000
+    def test_queries_as_json(self, fake: FakeServer) -> None:
+        rows = [json.loads(line) for line in call("ps", "--json").stdout.splitlines()]
+        assert (rows[0]["name"], rows[0]["columns"][0]["name"]) == ("count", "window_start")
+        rows = [json.loads(line) for line in call("ps", "--streams", "--json").stdout.splitlines()]
+        assert rows[0]["watermark"] == 1_357_041_730_000_000
 
     def test_no_queries(self, fake: FakeServer) -> None:
         fake.queries.clear()
         done = call("ps")
         assert (done.stdout, done.stderr) == ("", "no queries are registered\n")
 
-    def test_an_engine_that_failed_is_told(self, fake: FakeServer) -> None:
+    def test_a_failed_engine_is_reported(self, fake: FakeServer) -> None:
         fake.status |= {"state": "failed", "failure": "no space left"}
         assert call("ps").stderr == "the engine is failed: no space left\n"
 
@@ -132,7 +132,7 @@ class TestRegister:
         file.write_text(COUNT)
         assert call("register", "mine", "--sql-file", str(file)).stdout == "mine\n"
 
-    def test_a_wrong_query_is_pointed_into(self, fake: FakeServer) -> None:
+    def test_an_error_points_into_the_wrong_query(self, fake: FakeServer) -> None:
         done = call("register", "mine", "SELECT sum(prise) FROM bids")
         assert (done.exit_code, done.stdout) == (USAGE, "")
         assert done.stderr.splitlines() == [
@@ -141,7 +141,7 @@ class TestRegister:
             "             ^^^^^",
         ]
 
-    def test_of_several_none_is_left_if_one_is_wrong(self, fake: FakeServer) -> None:
+    def test_none_of_several_queries_is_registered_if_one_is_wrong(self, fake: FakeServer) -> None:
         assert call("register", f"{COUNT}; SELECT sum(prise) FROM bids").exit_code == USAGE
         assert list(fake.queries) == ["count"]
 
@@ -152,27 +152,29 @@ class TestRegister:
         ("no such file", ("--sql-file", "nowhere.sql"), "--sql-file nowhere.sql"),
     )
 
-    @pytest.mark.parametrize(("words", "told"), [case[1:] for case in MISUSED], ids=[c[0] for c in MISUSED])
-    def test_misuse(self, fake: FakeServer, words: tuple[str, ...], told: str) -> None:
+    @pytest.mark.parametrize(
+        ("words", "message"), [case[1:] for case in MISUSED], ids=[c[0] for c in MISUSED]
+    )
+    def test_usage_errors_are_reported(self, fake: FakeServer, words: tuple[str, ...], message: str) -> None:
         done = call("register", *words)
         assert done.exit_code == USAGE
-        assert told in done.stderr
+        assert message in done.stderr
 
 
 class TestDrop:
-    def test_each(self, fake: FakeServer) -> None:
+    def test_each_named_query_is_dropped(self, fake: FakeServer) -> None:
         fake.add("other")
         assert call("drop", "count", "other").exit_code == OK
         assert fake.queries == {}
 
-    def test_one_that_is_not_there(self, fake: FakeServer) -> None:
+    def test_an_unknown_query_is_an_error(self, fake: FakeServer) -> None:
         done = call("drop", "cuont")
         assert (done.exit_code, done.stderr) == (FAILED, "error: there is no query named cuont\n")
 
 
 class TestTail:
     def leave(self, fake: FakeServer, **batches: int) -> None:
-        """While somebody waits, a result comes of each query, and then the query leaves."""
+        """While a client waits, each query gets a result and is then dropped."""
 
         def waiting(name: str) -> None:
             if name in batches:
@@ -195,29 +197,31 @@ class TestTail:
         assert lines[0].startswith("window_start,window_end,site,n,kind,complete")
         assert [line.split(",")[3] for line in lines[1:]] == ["3", "4", "5"]
 
-    def test_several_are_told_apart(self, fake: FakeServer) -> None:
+    def test_results_of_several_queries_have_the_query_s_name(self, fake: FakeServer) -> None:
         fake.add("other")
         self.leave(fake, count=5, other=6)
         rows = [json.loads(line) for line in call("tail", "count", "other").stdout.splitlines()]
         assert sorted((row["query"], row["n"]) for row in rows) == [("count", 5), ("other", 6)]
 
-    def test_several_are_not_told_apart_in_csv(self, fake: FakeServer) -> None:
+    def test_csv_of_several_queries_is_refused(self, fake: FakeServer) -> None:
         assert call("tail", "count", "other", "--format", "csv").exit_code == USAGE
 
-    def test_ctrl_c_is_the_way_to_end_it(self, fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_ctrl_c_ends_the_command_without_an_error(
+        self, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def interrupted(*arguments: object) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(remote_commands, "follow_all", interrupted)
         assert call("tail", "count").exit_code == OK
 
-    def test_what_is_looked_up_is_not_followed(self, fake: FakeServer) -> None:
+    def test_an_on_demand_query_has_no_tail(self, fake: FakeServer) -> None:
         fake.add("top", "SELECT max(site) FROM bids [RANGE 1 minute]")
         done = call("tail", "top")
         assert done.exit_code == USAGE
         assert "use transom lookup top" in done.stderr
 
-    def test_a_server_that_refuses_meanwhile_is_a_failure(self, fake: FakeServer) -> None:
+    def test_a_server_that_refuses_during_a_tail_is_a_failure(self, fake: FakeServer) -> None:
         fake.waiting = lambda name: setattr(fake, "token", "new")
         done = call("tail", "count")
         assert done.exit_code == FAILED
@@ -241,7 +245,7 @@ class TestProd:
         assert [(row["query"], row["kind"]) for row in rows] == [("count", "early"), ("other", "early")]
         assert fake.asked[-1][2] == {"at": 17}
 
-    def test_a_pattern_that_is_none(self, fake: FakeServer) -> None:
+    def test_an_invalid_pattern_is_reported(self, fake: FakeServer) -> None:
         assert call("prod", "--where", "site").exit_code == USAGE
 
 
@@ -255,5 +259,5 @@ class TestLookup:
         done = call("lookup", "SELECT count(*) AS n FROM bids [RANGE 1 minute]", "--format", "table")
         assert done.stdout.splitlines() == ["n  complete", "-  --------", "5  false"]
 
-    def test_a_text_has_its_window_in_it(self, fake: FakeServer) -> None:
+    def test_range_and_rows_are_refused_for_sql(self, fake: FakeServer) -> None:
         assert call("lookup", "SELECT count(*) AS n FROM bids", "--rows", "5").exit_code == USAGE

@@ -47,7 +47,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("form", "several", "text"), [c[1:] for c in PRINTED], ids=[c[0] for c in PRINTED])
-def test_results_are_printed_as_they_come(form: Format, several: bool, text: str) -> None:
+def test_results_are_printed_as_they_arrive(form: Format, several: bool, text: str) -> None:
     out = StringIO()
     printer = ResultPrinter(form, full=False, several=several, out=out)
     header = "kind,window_start,window_end,n\n" if form is Format.CSV else ""
@@ -56,7 +56,7 @@ def test_results_are_printed_as_they_come(form: Format, several: bool, text: str
     assert out.getvalue() == header + text + text
 
 
-def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
+def test_results_of_a_query_with_a_preference_are_marked_as_found() -> None:
     out = StringIO()
     system = {"batch": [1], "made": [None], "complete": [False], "share": [0.5], "skipped": [2.0]}
     found = pa.table({"item": [7]} | system)
@@ -76,9 +76,7 @@ def test_what_a_query_with_a_preference_found_is_marked_so() -> None:
         (True, True, "  complete true  batch 1  made null"),
     ],
 )
-def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(
-    full: bool, complete: bool, more: str
-) -> None:
+def test_lookups_are_marked_and_show_whether_they_are_complete(full: bool, complete: bool, more: str) -> None:
     out = StringIO()
     printer = ResultPrinter(Format.TABLE, full=full, several=False, out=out)
     found = RESULTS.drop_columns(["kind", "rows", "latency"]).slice(0, 1)
@@ -86,7 +84,7 @@ def test_lookups_are_marked_so_and_tell_if_they_are_not_complete(
     assert out.getvalue() == f"lookup  a  b  n 3{more}\n"
 
 
-def test_a_reader_that_went_away_is_told_to_the_command_not_to_the_engine() -> None:
+def test_a_closed_pipe_is_reported_to_the_command_and_not_to_the_engine() -> None:
     class Closed(StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -138,7 +136,7 @@ def test_options_become_arguments_of_the_engine() -> None:
 class TestOnSpark:
     """The whole command, in the suite's session."""
 
-    def test_early_and_final_results_come_as_json(self) -> None:
+    def test_early_and_final_results_are_printed_as_json(self) -> None:
         early = f"{COUNT} EMIT EARLY AT 25% OF SLIDE"
         done = CliRunner().invoke(
             app, ["replay", str(BIDS), "--time", "ts", "--speed", "1200", "--sql", early, "--format", "json"]
@@ -149,7 +147,7 @@ class TestOnSpark:
         assert finals == [("2013-01-01T12:02:00Z", 6), ("2013-01-01T12:04:00Z", 4)]
         assert "bids: 10 rows in" in done.stderr
 
-    def test_a_bad_option_is_told(self) -> None:
+    def test_a_wrong_option_is_reported(self) -> None:
         done = CliRunner().invoke(app, ["replay", str(BIDS), "--time", "ts", "--sql", COUNT, "--delay", "3"])
         assert done.exit_code == USAGE
         assert "did you mean '3 seconds'" in done.stderr

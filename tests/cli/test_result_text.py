@@ -51,7 +51,7 @@ def written(results: dict[str, pa.Table], form: Format) -> str:
     return out.getvalue()
 
 
-def test_results_come_in_window_order_without_the_system_columns() -> None:
+def test_results_are_in_window_order_without_the_system_columns() -> None:
     shown = in_window_order(without_system_columns(RESULTS))
     assert shown.column_names == ["window_start", "window_end", "site", "mean", "total"]
     assert shown["mean"].to_pylist()[1] == 0.1
@@ -92,7 +92,7 @@ def test_csv_reads_back() -> None:
         (Format.CSV, "query,n\na,1\n\nquery,n\n"),
     ],
 )
-def test_several_queries_say_whose_a_result_is(form: Format, expected: str) -> None:
+def test_with_several_queries_each_result_names_its_query(form: Format, expected: str) -> None:
     one = pa.table({"n": pa.array([1])})
     assert written({"a": one, "b": one.slice(0, 0)}, form) == expected
 
@@ -104,7 +104,7 @@ def test_lists_and_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "form", "when", "told"),
+    ("complete", "form", "when", "shown"),
     [
         (True, Format.TABLE, False, []),
         (False, Format.TABLE, False, ["complete"]),
@@ -115,11 +115,11 @@ def test_lists_and_plain_numbers() -> None:
         (True, Format.JSON, True, ["complete", "made"]),
     ],
 )
-def test_a_lookup_tells_whether_it_is_complete_and_if_asked_when_it_was_made(
-    complete: bool, form: Format, when: bool, told: list[str]
+def test_a_lookup_shows_whether_it_is_complete_and_on_request_when_it_was_made(
+    complete: bool, form: Format, when: bool, shown: list[str]
 ) -> None:
     found = pa.table({"n": [1, 2], "complete": [True, complete], "batch": [3, 3], "made": [5, 5]})
-    assert shorten_lookup(found, form, when).column_names == ["n", *told]
+    assert shorten_lookup(found, form, when).column_names == ["n", *shown]
     assert shorten_lookup(found.slice(0, 0), Format.TABLE).column_names == ["n"], "nothing to warn of"
 
 

@@ -139,7 +139,7 @@ class FakeServer:
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     summaries: set[str] = field(default_factory=set)
     before: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
-    waiting: Callable[[str], None] = lambda name: None  # what happens while somebody waits for results
+    waiting: Callable[[str], None] = lambda name: None  # called while a client waits for results
 
     def add(self, name: str, sql: str = COUNT, made: pa.Table | None = None, **others: Any) -> None:
         self.queries[name] = told_query(name, sql, **others)
@@ -159,8 +159,8 @@ class FakeServer:
         if (early := self.before(request)) is not None:
             return early
         if path == "/readyz":
-            told = {"state": "running" if self.ready else "starting", "failure": None}
-            return httpx.Response(200 if self.ready else 503, json=told)
+            answer = {"state": "running" if self.ready else "starting", "failure": None}
+            return httpx.Response(200 if self.ready else 503, json=answer)
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             return failed(401, "unauthorized", "a token is needed")
         parts = [unquote(part) for part in path.split("/")[2:]]
@@ -180,10 +180,10 @@ class FakeServer:
             case "POST", "prod":
                 columns = self.queries[next(iter(self.queries))]["columns"]
                 rows = [{"window_end": "2013-01-01T12:01:00Z", "n": 3, "kind": "early", "latency": "NaN"}]
-                told = {
+                answer = {
                     name: {"columns": columns, "rows": rows} for name in body.get("queries", self.queries)
                 }
-                return httpx.Response(200, json={"results": told})
+                return httpx.Response(200, json={"results": answer})
             case "POST", "check":
                 checked = told_query("", body["sql"]) | {"plan": "one selection"}
                 return httpx.Response(200, json=checked)
@@ -225,7 +225,7 @@ class FakeServer:
             case "GET", "explain":
                 return httpx.Response(200, text=f"{name} as {request.url.params['format']}")
             case "GET", "coverage":
-                told = {
+                answer = {
                     "probes": 9,
                     "produced": 3,
                     "skipped": 1.5,
@@ -233,7 +233,7 @@ class FakeServer:
                     "share": 0.5,
                     "complete": False,
                 }
-                return httpx.Response(200, json=told)
+                return httpx.Response(200, json=answer)
             case "PUT", "aggressiveness":
                 return httpx.Response(204)
         return failed(409, "state", f"{name} has no EMIT EARLY: it has no early results to compare")
@@ -260,10 +260,10 @@ class FakeServer:
             self.summaries.remove(name[0])
         names = ("text", "stream", "column", "structure")
         counts = ("tuples", "came", "late", "zones", "bytes")
-        told = [
+        answer = [
             dict.fromkeys(names, "x")
             | dict.fromkeys(counts, 1)
             | {"name": one, "chosen": True, "on_executors": False, "queries": []}
             for one in self.summaries
         ]
-        return httpx.Response(200, json={"summaries": told})
+        return httpx.Response(200, json={"summaries": answer})

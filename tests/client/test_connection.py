@@ -26,7 +26,7 @@ def fake() -> FakeServer:
     return found
 
 
-def test_neither_connecting_nor_asking_needs_spark() -> None:
+def test_a_client_needs_no_spark() -> None:
     code = (
         "import sys, transom\n"
         "server = transom.connect('http://127.0.0.1:9', timeout=1)\n"
@@ -40,10 +40,8 @@ def test_neither_connecting_nor_asking_needs_spark() -> None:
 
 def test_records_have_the_fields_of_the_engine_s_own_types() -> None:
     from transom.estimates import monitor
-    from transom.runtime.summary_status import SummaryInfo
 
     pairs = [
-        (records.SummaryStatus, SummaryInfo),
         (records.AccuracyInfo, monitor.Accuracy),
         (records.ItemInfo, monitor.ItemAccuracy),
         (records.ScoreInfo, monitor.Score),
@@ -56,11 +54,11 @@ def test_records_have_the_fields_of_the_engine_s_own_types() -> None:
 
 class TestAddresses:
     @pytest.mark.parametrize("url", ["127.0.0.1:8710", "file:///etc/passwd", "http://", "http://[::1"])
-    def test_what_is_no_address_is_refused(self, url: str) -> None:
+    def test_an_invalid_address_is_refused(self, url: str) -> None:
         with pytest.raises(SettingError, match="address"):
             transom.connect(url)
 
-    def test_no_server_is_told_with_what_to_do(self) -> None:
+    def test_an_unreachable_server_is_reported_with_what_to_do(self) -> None:
         with (
             transom.connect("http://127.0.0.1:9") as server,
             pytest.raises(Unreachable, match="is `transom serve` running there"),
@@ -70,26 +68,26 @@ class TestAddresses:
     def test_an_unreachable_server_is_a_connection_error_too(self) -> None:
         assert issubclass(Unreachable, ConnectionError) and issubclass(Unreachable, TransomError)
 
-    def test_somebody_else_s_server_is_told(self) -> None:
+    def test_a_server_that_is_not_transom_is_reported(self) -> None:
         fake = FakeServer(before=lambda request: httpx.Response(200, text="<html>It works!</html>"))
         with pytest.raises(ServerError, match="does not answer like a Transom server"):
             fake.connect().status()
 
-    def test_a_proxy_without_a_server_behind_it_is_told(self) -> None:
+    def test_a_proxy_without_a_server_behind_it_is_reported(self) -> None:
         fake = FakeServer(before=lambda request: httpx.Response(502, text="<h1>Bad Gateway</h1>"))
         with pytest.raises(ServerError, match="HTTP 502"):
             fake.connect().status()
 
 
 class TestTokens:
-    def test_a_token_is_shown(self) -> None:
+    def test_the_client_sends_its_token(self) -> None:
         assert FakeServer(token="secret").connect("secret").status().batch == 7
 
-    def test_it_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_token_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TRANSOM_TOKEN", "secret")
         assert FakeServer(token="secret").connect().status().batch == 7
 
-    def test_a_wrong_one_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_wrong_token_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("TRANSOM_TOKEN", raising=False)
         with pytest.raises(Refused, match="does not accept this token"):
             FakeServer(token="secret").connect("guess").status()
@@ -113,33 +111,33 @@ ERRORS = [
 @pytest.mark.parametrize(
     ("status", "kind", "error"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS]
 )
-def test_errors_are_the_engine_s(status: int, kind: str, error: type[Exception]) -> None:
+def test_errors_have_the_engine_s_classes(status: int, kind: str, error: type[Exception]) -> None:
     fake = FakeServer(before=lambda request: failed(status, kind, "because"))
     with pytest.raises(error, match="because"):
         fake.connect().status()
 
 
-class TestAsking:
+class TestRequests:
     def test_the_status(self, fake: FakeServer) -> None:
         status = fake.connect().status()
         assert (status.state, status.rate, status.spent) == ("running", 40.0, {"planning": 0.125})
         assert {field.name for field in fields(status)} == STATUS.keys()
 
-    def test_streams_and_what_they_left_out(self, fake: FakeServer) -> None:
+    def test_streams_with_their_late_and_rejected_rows(self, fake: FakeServer) -> None:
         server = fake.connect()
         assert server.streams()["bids"].rates == (40.0, 40.8)
         assert server.late("bids", limit=1).to_pylist() == [{"site": 1, "reason": "late"}]
         assert server.rejected("bids").num_rows == 1
         assert fake.asked[-2][2] == {"limit": "1", "format": "arrow"}
 
-    def test_queries_come_in_as_many_parts_as_the_server_likes(self, fake: FakeServer) -> None:
+    def test_a_long_list_of_queries_is_read_in_parts(self, fake: FakeServer) -> None:
         for number in range(4):
             fake.add(f"q{number}")
         server = fake.connect()
         assert list(server.queries()) == ["count", "q0", "q1", "q2", "q3"]
         assert list(server.queries("q")) == ["q0", "q1", "q2", "q3"]
 
-    def test_a_query_by_its_name_whatever_that_is(self, fake: FakeServer) -> None:
+    def test_a_query_may_have_any_name(self, fake: FakeServer) -> None:
         fake.add("top/5 %?")
         query = fake.connect().query("top/5 %?")
         assert (query.name, query.text, query.on_demand) == ("top/5 %?", COUNT, False)
@@ -171,8 +169,8 @@ class TestAsking:
         assert [query.name for query in done] == ["a", "b"]
 
     def test_prods_of_many_queries_are_typed(self, fake: FakeServer) -> None:
-        told = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")
-        row = told["count"].to_pylist()[0]
+        tables = fake.connect().prod("bids", at=datetime(2013, 1, 1, 12), where={"site": 1}, queries="count")
+        row = tables["count"].to_pylist()[0]
         assert row["window_end"] == datetime(2013, 1, 1, 12, 1, tzinfo=UTC)
         assert (row["n"], row["kind"], row["site"]) == (3, "early", None)
         assert math.isnan(row["latency"])
@@ -195,7 +193,7 @@ class TestAsking:
         server.execute("DROP SUMMARY items;")
         assert server.summaries() == {}
 
-    def test_readiness_is_waited_for(self, fake: FakeServer) -> None:
+    def test_wait_ready_waits_for_the_engine(self, fake: FakeServer) -> None:
         fake.ready = False
 
         def after_three(request: httpx.Request) -> None:
@@ -205,26 +203,26 @@ class TestAsking:
         fake.connect().wait_ready(timeout=10)
         assert len(fake.asked) == 3
 
-    def test_but_not_for_ever(self, fake: FakeServer) -> None:
+    def test_wait_ready_times_out(self, fake: FakeServer) -> None:
         fake.ready = False
         with pytest.raises(StateError, match=r"not ready after 0\.2 seconds: the engine is starting"):
             fake.connect().wait_ready(timeout=0.2)
 
 
-class TestAQuery:
+class TestQuery:
     def test_answers_now(self, fake: FakeServer) -> None:
         query = fake.connect().query("count")
         assert query.prod(until="2013-01-01 12:05")["kind"].to_pylist() == ["early"]
         assert query.lookup(timedelta(minutes=5), at=7)["n"].to_pylist() == [5]
         assert fake.asked[-1][2] == {"range": "5 minutes", "at": 7}
 
-    def test_what_is_told_about_it(self, fake: FakeServer) -> None:
+    def test_a_query_has_status_plan_accuracy_and_coverage(self, fake: FakeServer) -> None:
         query = fake.connect().query("count")
         assert query.explain("json") == "count as json"
         assert query.coverage().skipped == 1.5
         with pytest.raises(StateError, match="EMIT EARLY"):
             query.accuracy()
 
-    def test_tuning_back_says_so(self, fake: FakeServer) -> None:
+    def test_tuning_with_none_restores_the_query_s_setting(self, fake: FakeServer) -> None:
         fake.connect().query("count").tune(None)
         assert fake.asked[-1] == ("PUT", "/api/queries/count/aggressiveness", {"value": None})

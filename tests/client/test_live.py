@@ -20,8 +20,8 @@ from transom.client.connection import Server
 from transom.client.connection_errors import Refused
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.handles import Feed
-from transom.server.lifecycle import Served, serving
 from transom.server.settings import ServerSettings
+from transom.web_service import Served, serving
 
 SCHEMA = "site int, city string, price decimal(10,2), ts timestamp"
 COUNT = (
@@ -59,7 +59,7 @@ def running(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Running]:
     found.stop()
 
 
-def test_results_are_the_engine_s_own(running: Running) -> None:
+def test_results_equal_the_engine_s(running: Running) -> None:
     query = running.client.register(COUNT, "per site & hour, 100 %")
     running.push(0, "1.25", "2.50")
     running.push(1, "3.00")
@@ -112,14 +112,14 @@ def test_lookups(running: Running) -> None:
         top.results()
 
 
-def test_errors_are_the_engine_s_own(running: Running) -> None:
+def test_errors_equal_the_engine_s(running: Running) -> None:
     wrong = "SELECT sum(prise) FROM bids [RANGE 1 minute SLIDE 1 minute]"
     with pytest.raises(SQLError) as mine:
         running.engine.register(wrong)
     for asked in (running.client.register, running.client.check, running.client.lookup):
-        with pytest.raises(SQLError) as told:
+        with pytest.raises(SQLError) as remote_error:
             asked(wrong)
-        assert str(told.value) == str(mine.value)
+        assert str(remote_error.value) == str(mine.value)
     with pytest.raises(NotFound, match="there is no query named cuont"):
         running.client.query("cuont")
     running.client.register(COUNT, "count")
@@ -175,7 +175,7 @@ class Follower:
         return None if table is None else table["n"].to_pylist()
 
 
-def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(
+def test_a_tail_continues_after_a_restart_and_ends_with_the_query(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     first = Running(make_engine, tmp_path)
@@ -196,7 +196,7 @@ def test_a_tail_goes_on_over_a_restart_and_ends_with_the_query(
     client.close()
 
 
-def test_a_token_is_asked_for(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_a_token_is_required(make_engine: EngineFactory, tmp_path: Path) -> None:
     guarded = Running(make_engine, tmp_path, token=SECRET)
     assert guarded.client.status().streams == 1
     with transom.connect(guarded.served.url, "a wrong token") as other:

@@ -40,23 +40,23 @@ def counts(tables: Iterator[pa.Table]) -> list[list[int]]:
     return [table["n"].to_pylist() for table in tables]
 
 
-class TestReading:
-    def test_all_of_it_however_many_parts_it_comes_in(self, query: RemoteQuery) -> None:
+class TestResults:
+    def test_results_are_read_in_as_many_parts_as_the_server_sends(self, query: RemoteQuery) -> None:
         assert query.results()["n"].to_pylist() == [1, 2, 3, 4, 5]
         assert query.cursor == "5"
 
-    def test_only_what_is_new(self, fake: FakeServer, query: RemoteQuery) -> None:
+    def test_results_after_a_cursor_are_only_the_new_ones(self, fake: FakeServer, query: RemoteQuery) -> None:
         query.results()
         fake.push("count", 6)
         assert query.results(since=query.cursor)["n"].to_pylist() == [6]
         assert query.results(since=query.cursor).num_rows == 0
 
-    def test_types_are_kept_when_there_is_nothing(self, query: RemoteQuery) -> None:
+    def test_an_empty_result_has_its_types(self, query: RemoteQuery) -> None:
         assert query.results(since="end").schema == results().schema
 
 
 def dropped_after(fake: FakeServer, *batches: tuple[int, ...]) -> None:
-    """While somebody waits, more results come, batch by batch, and then the query is dropped."""
+    """While a client waits, more results arrive, batch by batch, and then the query is dropped."""
     left = list(batches)
 
     def waiting(name: str) -> None:
@@ -68,13 +68,15 @@ def dropped_after(fake: FakeServer, *batches: tuple[int, ...]) -> None:
     fake.waiting = waiting
 
 
-class TestFollowing:
-    def test_from_now_on_until_it_is_dropped(self, fake: FakeServer, query: RemoteQuery) -> None:
+class TestTail:
+    def test_a_tail_starts_now_and_ends_when_the_query_is_dropped(
+        self, fake: FakeServer, query: RemoteQuery
+    ) -> None:
         dropped_after(fake, (6,), (7, 8))
         assert counts(query.tail()) == [[6], [7, 8]]
         assert query.cursor == "8"
 
-    def test_now_is_when_it_was_asked_for(self, fake: FakeServer, query: RemoteQuery) -> None:
+    def test_now_is_the_time_of_the_call(self, fake: FakeServer, query: RemoteQuery) -> None:
         tail = query.tail()
         fake.push("count", 6)
         dropped_after(fake)
@@ -88,20 +90,18 @@ class TestFollowing:
         dropped_after(fake)
         assert counts(query.tail(cursor="3")) == [[4, 5]]
 
-    def test_nothing_new_is_not_told(self, fake: FakeServer, query: RemoteQuery) -> None:
+    def test_an_empty_answer_is_not_yielded(self, fake: FakeServer, query: RemoteQuery) -> None:
         dropped_after(fake, (), (), (6,))
         assert counts(query.tail()) == [[6]]
 
-    def test_a_query_that_is_not_there_is_an_error_at_once(
-        self, fake: FakeServer, query: RemoteQuery
-    ) -> None:
+    def test_an_unknown_query_is_an_error_at_once(self, fake: FakeServer, query: RemoteQuery) -> None:
         del fake.queries["count"]
         with pytest.raises(NotFound):
             query.tail()
 
 
-class TestAServerThatIsAway:
-    def test_is_asked_again_and_gone_on_with(
+class TestUnreachableServer:
+    def test_the_client_reconnects_and_continues(
         self, fake: FakeServer, query: RemoteQuery, pauses: list[float]
     ) -> None:
         dropped_after(fake, (6,), (7,))
@@ -118,7 +118,7 @@ class TestAServerThatIsAway:
         assert len(pauses) == 3
         assert pauses[0] < pauses[2], "each pause is about twice the one before"
 
-    def test_a_proxy_s_or_a_starting_server_s_error_is_waited_out(
+    def test_errors_of_a_proxy_or_a_starting_server_are_retried(
         self, fake: FakeServer, query: RemoteQuery, pauses: list[float]
     ) -> None:
         dropped_after(fake, (6,))
@@ -139,7 +139,7 @@ class TestAServerThatIsAway:
             next(tail)
         assert 45 < sum(pauses) <= 60
 
-    def test_patience_starts_anew_with_every_answer(
+    def test_every_answer_restarts_the_patience(
         self, fake: FakeServer, query: RemoteQuery, pauses: list[float]
     ) -> None:
         dropped_after(fake, (6,), (7,), (8,))
@@ -153,7 +153,7 @@ class TestAServerThatIsAway:
         fake.before = before
         assert counts(tail) == [[6], [7], [8]]
 
-    def test_a_token_that_is_wrong_now_is_not_tried_again(
+    def test_a_wrong_token_is_not_retried(
         self, fake: FakeServer, query: RemoteQuery, pauses: list[float]
     ) -> None:
         tail = query.tail()

@@ -21,7 +21,7 @@ def settled(
     return point
 
 
-def test_it_settles_where_the_curve_reaches_the_target() -> None:
+def test_the_point_settles_where_the_curve_reaches_the_target() -> None:
     assert settled((0.8 + 0.2 * POINTS)[:, None], 0.9) == pytest.approx(0.5, abs=0.02)
 
 
@@ -37,24 +37,24 @@ def test_an_item_that_was_never_compared_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("target", "expected"), [(0.5, 0.3), (0.9999, 0.8)])
-def test_it_keeps_to_its_limits(target: float, expected: float) -> None:
+def test_the_point_stays_within_its_limits(target: float, expected: float) -> None:
     assert settled((0.8 + 0.19 * POINTS)[:, None], target, (0.3, 0.8)) == pytest.approx(expected)
 
 
-def test_it_waits_until_marks_have_been_seen_often_enough() -> None:
+def test_the_point_moves_only_after_enough_windows_at_a_mark() -> None:
     curve = np.ones((PER_SLIDE + 1, 1))
     assert settled(curve, 0.9, seen=PATIENCE - 1) == 1.0
     assert settled(curve, 0.9, seen=PATIENCE) == 0.05
 
 
-def test_it_goes_later_faster_than_earlier_and_not_for_a_trifle() -> None:
+def test_the_point_moves_later_faster_than_earlier_and_ignores_small_gains() -> None:
     seen, curve = np.full((PER_SLIDE + 1, 1), 99.0), (0.8 + 0.2 * POINTS)[:, None]
     assert next_point(1.0, seen, curve, 0.9, ANYWHERE) == pytest.approx(1.0 - MAX_EARLIER)
     assert next_point(0.1, seen, curve, 0.9, ANYWHERE) == pytest.approx(0.1 + MAX_LATER)
     assert next_point(0.51, seen, curve, 0.9, ANYWHERE) == 0.51
 
 
-def test_a_dent_in_the_curve_is_no_reason_to_be_early() -> None:
+def test_a_local_dip_of_the_curve_does_not_move_the_point_earlier() -> None:
     curve = 0.8 + 0.2 * POINTS
     curve[3] = 0.91  # luck at one mark
     assert settled(curve[:, None], 0.9) == pytest.approx(0.5, abs=0.02)

@@ -63,7 +63,7 @@ def test_on_poisson_arrivals_projections_are_nearly_right() -> None:
 
 @ARRIVALS
 @pytest.mark.parametrize("slide", [10, 30])
-def test_what_needs_no_projection_is_not_made_worse(poisson: bool, slide: int) -> None:
+def test_projection_does_not_worsen_values_that_need_none(poisson: bool, slide: int) -> None:
     raw, projected = accuracies(emitted(poisson, slide))
     for item in ITEMS:
         assert projected[item] >= raw[item] - 0.3, item
@@ -83,7 +83,7 @@ def test_averages_of_tumbling_windows_are_pulled_towards_history() -> None:
         assert projected[f"avg {values}"] > raw[f"avg {values}"]
 
 
-def test_all_open_windows_told_at_odd_moments_are_projected_and_bounded() -> None:
+def test_windows_emitted_at_any_moment_are_projected_and_bounded() -> None:
     """Batches of all lengths: no two windows are seen at the same moments, and some three slides ahead."""
     counts = []
     for seed in range(4):

@@ -47,7 +47,7 @@ def test_beyond_the_outermost_score_bounds_are_stretched() -> None:
     assert np.isnan(limits(with_scores(scores[1:]))).all()
 
 
-def test_old_scores_give_way() -> None:
+def test_new_scores_replace_the_oldest() -> None:
     assert limits(with_scores([1000.0] * 50 + [1.0, -1.0] * (KEPT // 2))) == (-1, 1)
 
 

@@ -93,7 +93,7 @@ BATCH = st.tuples(
 @given(
     st.lists(BATCH, min_size=1, max_size=12), st.sampled_from([0.5, 0.9]), st.randoms(use_true_random=False)
 )
-def test_whatever_comes_bounds_enclose_restarts_change_nothing_and_order_does_not_matter(
+def test_bounds_enclose_values_and_neither_restarts_nor_order_change_estimates(
     batches: list[Any], confidence: float, random: Any
 ) -> None:
     emit = Emit(accuracy=0.9, confidence=confidence)
@@ -171,7 +171,7 @@ def test_more_confidence_makes_wider_bounds() -> None:
     assert all((wide >= narrow).all() for narrow, wide in pairwise(widths))
 
 
-def test_nulls_and_what_is_no_number_have_no_estimates_and_teach_nothing() -> None:
+def test_nulls_and_texts_have_no_estimates_and_are_not_learned_from() -> None:
     estimator = taught(20)
     found = estimator.estimate(early_values([0, 0], 99, 0.5, table([None, 50], [float("nan"), float("inf")])))
     assert np.isnan(found.projected[0]).all() and np.isnan(found.projected[1, 1])
@@ -204,7 +204,7 @@ def test_values_below_zero_are_projected_away_from_zero() -> None:
     assert estimator.accuracy().recent.projected > 0.97
 
 
-def test_windows_that_never_close_are_forgotten_oldest_first() -> None:
+def test_windows_that_never_close_are_evicted_oldest_first() -> None:
     limits = EstimateLimits(pending_rows=50)
     estimator = Estimator.of(AT, KINDS, 1.0, limits)
     for window in range(200):
@@ -214,7 +214,7 @@ def test_windows_that_never_close_are_forgotten_oldest_first() -> None:
     assert min(int(part.window.min()) for part in estimator.pending.parts) == 175
 
 
-def test_what_has_no_final_is_forgotten_once_others_are_far_ahead() -> None:
+def test_windows_without_a_final_are_evicted_when_others_are_far_ahead() -> None:
     """One group's finals don't pass HAVING."""
     estimator = Estimator.of(AT, KINDS, 1.0)
     for window in range(300):
@@ -224,7 +224,7 @@ def test_what_has_no_final_is_forgotten_once_others_are_far_ahead() -> None:
     assert len(estimator.since(299).pending) == 1
 
 
-def test_windows_and_groups_without_a_final_can_be_forgotten() -> None:
+def test_windows_and_groups_without_a_final_can_be_removed() -> None:
     estimator = Estimator.of(AT, KINDS, 1.0)
     for window in range(3):
         estimator, _ = observe(estimator, early_values([5, 6], window, 0.5, table([1, 2], [1.0, 2.0])))
@@ -234,7 +234,7 @@ def test_windows_and_groups_without_a_final_can_be_forgotten() -> None:
     assert left == [(0, 5), (0, 6), (1, 6), (2, 5)]
 
 
-def test_groups_are_bounded_and_those_that_are_gone_leave_first() -> None:
+def test_the_number_of_groups_is_bounded_and_the_oldest_are_evicted() -> None:
     estimator = Estimator.of(AT, KINDS, 1.0, EstimateLimits(groups=10))
     for window in range(20):
         names = [1000, *range(window * 3, window * 3 + 3)]  # one that stays, and three that appear once
@@ -264,7 +264,7 @@ def test_very_many_groups_cost_no_more_than_some() -> None:
 
 
 @pytest.mark.parametrize("late", [0, 3])
-def test_a_group_that_comes_late_has_its_own_increment(late: int) -> None:
+def test_a_group_whose_rows_arrive_late_has_its_own_increment(late: int) -> None:
     """Half of what all others get has come at half time; of one group, a tenth."""
     random = np.random.default_rng(late)
     estimator = Estimator.of(AT, KINDS, 1.0)

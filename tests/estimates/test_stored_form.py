@@ -53,7 +53,7 @@ def test_the_stored_names_are_these() -> None:
     }  # fmt: skip
 
 
-def test_when_a_query_reports_early_comes_back() -> None:
+def test_emit_early_round_trips() -> None:
     emit = Emit(5, (0.5, 0.75), 0.9, (0.1, 0.9), 0.95, "closeness")
     stored = encode_emit(emit)
     assert stored == {
@@ -67,7 +67,7 @@ def test_when_a_query_reports_early_comes_back() -> None:
     assert decode_emit(stored) == emit
 
 
-def test_an_item_comes_back() -> None:
+def test_an_item_round_trips() -> None:
     item = ItemKind("n", True, True)
     assert encode_item(item) == {"name": "n", "is_number": True, "grows": True}
     assert decode_item(encode_item(item)) == item

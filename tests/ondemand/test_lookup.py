@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.results.pure_batches import Pure
-from transom.ondemand.store_specs import store_sets
+from transom.plan.passes.stores import store_sets
 
 # Aggregate Sharing, section 3.2.4: <timestamp, attribute A>.
 STREAM = [(1, 3), (2, -10), (3, -9), (4, 5), (5, 2), (6, 7), (7, -3)]
@@ -57,7 +57,7 @@ def test_queries_that_differ_in_their_windows_share_their_stores() -> None:
     assert engine.state.stores["s by t | values of `a` bigint"].tiers.entries == len(STREAM)
 
 
-def test_stores_go_with_the_last_query_that_reads_them() -> None:
+def test_stores_are_dropped_with_the_last_query_that_reads_them() -> None:
     engine = papers(
         "SELECT sum(a) FROM s [RANGE 5]",
         "SELECT avg(a) AS x FROM s [RANGE 3]",
@@ -73,7 +73,7 @@ def test_stores_go_with_the_last_query_that_reads_them() -> None:
     assert engine.state.stores == {}
 
 
-def test_what_no_window_reaches_is_let_go() -> None:
+def test_tuples_that_no_window_reaches_are_evicted() -> None:
     engine = papers("SELECT sum(a) AS x, count(*) AS n FROM s [RANGE 10]")
     for batch_id in range(100):
         engine.batch([(batch_id * 5 + i, 1) for i in range(5)])
@@ -100,7 +100,7 @@ def test_ordered_sharing_hits_until_the_answer_leaves_the_window() -> None:
     assert engine.lookup("q1", 3)[0]["x"] == 1, "never registered"
 
 
-def test_ordered_sharing_is_not_led_astray_by_lookups_of_later_moments() -> None:
+def test_lookups_of_later_moments_do_not_affect_ordered_sharing() -> None:
     engine = papers("SELECT max(a) AS x FROM s [RANGE 10] USING ordered_sharing")
     engine.batch([(1, 9), (5, 4)])
     assert engine.lookup("q1")[0]["x"] == 9
@@ -110,7 +110,7 @@ def test_ordered_sharing_is_not_led_astray_by_lookups_of_later_moments() -> None
     assert engine.lookup("q1")[0]["x"] == 9
 
 
-def test_ordered_sharing_sees_results_of_other_queries() -> None:
+def test_ordered_sharing_over_the_results_of_another_query() -> None:
     engine = Pure(
         {
             "q": "SELECT max(a) AS m FROM s [RANGE 2 SLIDE 2]",
@@ -148,7 +148,7 @@ def test_a_restart_changes_no_answer(using: str) -> None:
         (pa.float64(), [1.7e308, 1.6e308, -1.7e308]),
     ],
 )
-def test_the_one_number_that_stands_for_an_interval_lies_in_it(kind: pa.DataType, values: list[Any]) -> None:
+def test_the_midpoint_lies_in_its_interval(kind: pa.DataType, values: list[Any]) -> None:
     text = "SELECT max(v) AS a, min(v) AS b, sum(v) AS c, avg(v) AS d FROM s [RANGE 9] USING timegram(1)"
     engine = Pure({"q": text}, {"v": kind})
     engine.batch(list(enumerate(values)))

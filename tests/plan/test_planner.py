@@ -18,6 +18,7 @@ from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
 from transom.plan.planner import Planner
 from transom.plan.strategy import FragmentSharing, Place, Strategy
+from transom.plan.subject import Subject
 from transom.state.state import State
 
 WINDOW, LONGER = "[RANGE 10 SLIDE 10 WATTR seq]", "[RANGE 20 SLIDE 10 WATTR seq]"
@@ -171,9 +172,9 @@ def test_a_choice_about_a_query_holds_until_the_query_leaves() -> None:
     planner = Planner()
     state = planner.begin(State(), Membership({"a": one}, [one]))
     state = planner.begin(state, Membership({"a": one, "b": other}, [other]))
-    assert [own.about for own in dict(planner.decisions("bids"))["admission"]] == ["query a", "query b"]
+    assert [str(own.about) for own in dict(planner.decisions("bids"))["admission"]] == ["query a", "query b"]
     planner.begin(state, Membership({"b": other}, leaving=["a"]))
-    assert [own.about for own in dict(planner.decisions("bids"))["admission"]] == ["query b"]
+    assert [str(own.about) for own in dict(planner.decisions("bids"))["admission"]] == ["query b"]
 
 
 def test_asking_what_if_changes_nothing() -> None:
@@ -208,7 +209,7 @@ def warn_of_large(context: PlanContext, most: int) -> Decision | None:
     if context.selections is None:
         return None
     choices = [
-        Choice(one.clock.stream, f"selection {one.id}", "is large", f"{len(one.queries)} queries")
+        Choice(one.clock.stream, Subject.selections([one.id]), "is large", f"{len(one.queries)} queries")
         for one in context.selections
         if len(one.queries) > most
     ]

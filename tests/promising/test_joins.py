@@ -63,7 +63,7 @@ def test_a_region_is_a_value_in_a_cell_that_the_window_reaches() -> None:
     assert regions.expected[(regions.key == 7) & regions.likely].tolist() == pytest.approx([6, 4 * 39 / 40])
 
 
-def test_with_no_window_all_that_is_kept_is_reached() -> None:
+def test_without_a_window_all_kept_tuples_are_reached() -> None:
     assert [s for s, _, _ in by_zone(planned(OWN, OTHER, Preference("weighted")), 7)] == [680, 640, 320]
 
 

@@ -58,7 +58,7 @@ def test_a_budget_is_spent_to_the_last_probe_and_never_more_than_is_left(
 
 
 @given(some_regions(), st.sampled_from(ORDERS), st.integers(0, 10_000), st.randoms(use_true_random=False))
-def test_what_is_chosen_does_not_depend_on_how_regions_are_listed(
+def test_the_choice_does_not_depend_on_the_order_of_regions(
     some: Regions, order: str, budget: int, random: Any
 ) -> None:
     shuffled = np.arange(len(some))

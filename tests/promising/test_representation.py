@@ -240,7 +240,7 @@ def test_a_batch_of_a_very_long_time_takes_little_memory() -> None:
     assert kept.zones().counts.sum() == (times >= kept.floor).sum()
 
 
-def test_a_zone_does_not_hold_on_to_the_batch_that_it_came_in() -> None:
+def test_a_zone_does_not_keep_the_arrays_of_its_batch_alive() -> None:
     plain = Plain(shaped("adjusting", 160, buckets=4))
     plain.batch([(time, time) for time in range(160)])
     assert sum(zone.summaries.counters.flags.owndata for zone in plain.kept.every) == len(plain.kept.every)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reproduce.promising.baselines import selected, simple_selection
+from reproduce.promising.baselines import first_matches, simple_selection
 from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Preference, Summary
 from transom.promising.joins import batch_values
@@ -86,7 +86,7 @@ kinds = st.sampled_from(("countsketch", "histogram"))
 
 @settings(max_examples=60)
 @given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40))
-def test_every_tuple_of_a_batch_is_probed_once_whatever_the_budgets(
+def test_every_tuple_of_a_batch_is_probed_once_with_any_budgets(
     rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int
 ) -> None:
     times, items, batches = (
@@ -104,7 +104,7 @@ def test_every_tuple_of_a_batch_is_probed_once_whatever_the_budgets(
     assert len(pending) == 0
 
 
-def test_a_histogram_knows_what_to_expect_of_each_cell() -> None:
+def test_a_histogram_gives_the_exact_expected_output_of_each_cell() -> None:
     made = zipf_batch(shape(kind="histogram"), seed=1, size=900)
     regions = made.regions("desc", 100, 300)
     row, region = probe_selection(regions, regions.left, made.tuples)
@@ -171,7 +171,7 @@ def test_a_hundred_queries_find_a_third_more_than_simple_selection_when_overload
     asked = queries(3, 100)
     simple = guided = 0
     for (low, high), looked in zip(asked, simple_selection(size, 100, size * 10), strict=True):
-        simple += len(selected(matching(made.arrived, low, high), int(looked)))
+        simple += len(first_matches(matching(made.arrived, low, high), int(looked)))
         regions = made.regions("desc", low, high)
         row, _ = probe_selection(regions, choose_probes(regions, "desc", int(looked)), made.tuples)
         guided += int(matching(made.items[row], low, high).sum())
@@ -188,7 +188,7 @@ def test_aggregates_over_a_weighted_selection_are_nearer_to_the_truth_than_simpl
         for low, high in queries(seed, 20):
             truth = made.arrived[matching(made.arrived, low, high)]
             looked = size // 10
-            plain = made.arrived[selected(matching(made.arrived, low, high), looked)]
+            plain = made.arrived[first_matches(matching(made.arrived, low, high), looked)]
             regions = made.regions("weighted", low, high)
             taken = choose_probes(regions, "weighted", looked)
             row, region = probe_selection(regions, taken, made.tuples)

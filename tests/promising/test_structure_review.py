@@ -9,6 +9,7 @@ import pytest
 
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
+from transom.plan.planner import Planner
 from transom.promising.batch_tuples import batch_arrival, batch_tuples, tuple_columns
 from transom.promising.structure_choice import SUMMARY_STRUCTURES
 from transom.promising.structure_review import ReviewInput, StructureReview, rebuilt
@@ -28,26 +29,39 @@ def engine_of(preference: Preference, batches: int = 6) -> PureStores:
     return engine
 
 
-def review(engine: PureStores, budget: int | None, batch_id: int = 100) -> PromisingState:
+def review(
+    engine: PureStores, budget: int | None, batch_id: int = 100, planner: Planner | None = None
+) -> PromisingState:
     """The state after a review with a batch of the first store."""
     shape = engine.known.summaries["items1"].representation.shape
     want = tuple_columns(shape, engine.queries)
     rows = rows_of(list(range(ITEMS)) * 5, [6 * SECOND] * ITEMS * 5)
     arrival = batch_arrival(shape, batch_tuples(rows, shape, want, batch_id), want)
     given = ReviewInput(batch_id, {"items1": arrival}, engine.queries, {"join": budget})
-    return StructureReview(first=4, longest=256).apply(engine.known, engine.shapes, given)
+    return StructureReview().apply(engine.known, engine.shapes, given, planner or Planner())
 
 
 def structure(known: PromisingState, name: str = "items2") -> str:
     return known.summaries[name].representation.shape.structure
 
 
-def test_with_enough_time_summaries_pay() -> None:
+def test_with_enough_time_a_structure_with_summaries_is_chosen() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
     assert structure(review(engine, 100_000)) in ("cells", "adjusting")
 
 
-def test_without_time_for_summaries_there_are_none() -> None:
+def test_a_change_of_structure_is_a_decision_with_its_reason() -> None:
+    engine, planner = engine_of(Preference("desc", window=60 * SECOND, time=1_000)), Planner()
+    stream = engine.shapes["items2"].stream
+    review(engine, ITEMS * 5 * 4, planner=planner)
+    (record,) = planner.records(stream)
+    assert (record.pass_name, record.about, record.kind) == ("summaries", "summary items2", "none")
+    assert record.reason == "it costs query join the least per result, in a trial with 4 probes per tuple"
+    planner.end_summary("items2")
+    assert not planner.records(stream)
+
+
+def test_without_time_for_summaries_structure_none_is_chosen() -> None:
     engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
     after = review(engine, ITEMS * 5 * 4)
     assert structure(after) == "none", "four probes a tuple don't pay for its sketch"

@@ -33,7 +33,7 @@ def test_tuples_are_kept_by_bucket_time_batch_and_arrival(some: list[Row]) -> No
 
 
 @given(rows, st.integers(0, 30))
-def test_parts_merged_are_the_whole(some: list[Row], cut: int) -> None:
+def test_merged_parts_equal_the_whole(some: list[Row], cut: int) -> None:
     assert KeptTuples.merged([made(some[:cut]), made(some[cut:])]).table.drop("number") == made(
         some
     ).table.drop("number")

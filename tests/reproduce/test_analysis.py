@@ -11,7 +11,7 @@ from reproduce.prodding.data import INSTANT
 
 
 def results(*given: tuple[str, int, int, float, float, float | None]) -> pa.Table:
-    """Rows of a kind, a window end, when it was made (both in seconds), a value, a latency, an estimate."""
+    """Results with a kind, a window end and a time of emission (in seconds), a value, a latency, an estimate."""
     kinds, ends, made, values, latencies, projected = zip(*given, strict=True)
 
     def instants(seconds: tuple[int, ...]) -> pa.Array:
@@ -42,7 +42,7 @@ TABLE = results(
 )
 
 
-def test_early_results_meet_the_finals_of_their_windows() -> None:
+def test_early_results_are_paired_with_the_finals_of_their_windows() -> None:
     pairs = paired(TABLE, "v", 10)
     assert pairs.aggressiveness.tolist() == [50.0, 10.0, 50.0]
     assert pairs.early.tolist() == [50.0, 90.0, 10.0]
@@ -52,7 +52,7 @@ def test_early_results_meet_the_finals_of_their_windows() -> None:
     assert pairs.gain_percent == pytest.approx(100 * 12 / 36)
 
 
-def test_levels_and_what_was_learned() -> None:
+def test_pairs_are_selected_by_level_and_by_whether_an_estimate_exists() -> None:
     pairs = paired(TABLE, "v", 10)
     assert pairs.at(50).final.tolist() == [100.0, 40.0]
     assert pairs.learned.projected.tolist() == [101.0, 50.0]
@@ -64,7 +64,7 @@ def test_without_estimates_there_is_no_coverage() -> None:
     assert np.isnan(paired(plain, "v", 10).coverage)
 
 
-def test_the_best_constant_is_the_best_of_many() -> None:
+def test_no_other_constant_is_better_than_the_best_constant() -> None:
     seed = 11
     draw = np.random.default_rng(seed)
     final = draw.uniform(50, 150, 101)

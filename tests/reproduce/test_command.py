@@ -25,7 +25,7 @@ def test_the_options_reach_the_experiments(tmp_path: Path, monkeypatch: pytest.M
     assert runs == [(Paper.TIMEGRAM, tmp_path, Options(7, True, Path("recordings")))]
 
 
-def test_an_unknown_paper_is_wrong_usage() -> None:
+def test_an_unknown_paper_is_a_usage_error() -> None:
     done = CliRunner().invoke(command.app, ["timegrams"])
     assert done.exit_code == 2
     assert "ordered-sharing" in done.stderr

@@ -1,4 +1,4 @@
-"""The streams of the experiments are what the thesis says, and the same from the same seed."""
+"""The streams of the experiments have the thesis's properties; the same seed gives the same stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reproduce.prodding.data import SECOND
 from transom.errors import SettingError
 
 
-def test_clumped_tuples_share_whole_seconds_nineteen_times_in_twenty() -> None:
+def test_nineteen_of_twenty_clumped_tuples_have_the_second_of_the_tuple_before() -> None:
     times = data.clumped(np.random.default_rng(1), 2000)
     assert not (times % SECOND).any() and times.max() < 2000 * SECOND
     assert 0.94 < np.mean(np.diff(times) == 0) < 0.96
@@ -31,31 +31,31 @@ def test_values_are_distributed_as_named() -> None:
     assert abs(data.VALUES["normal_400"](draw, 10_000).std() - 400) < 20
 
 
-def test_the_seed_decides() -> None:
+def test_the_stream_depends_on_the_seed() -> None:
     first, again, other = (data.wireless(2000, seed) for seed in (1, 1, 2))
     assert first.rows.equals(again.rows) and not first.rows.equals(other.rows)
 
 
-def test_bursts_are_more_than_an_expensive_operator_can_take() -> None:
+def test_bursts_exceed_the_rate_of_the_expensive_operator() -> None:
     served = data.wireless(14_000, 1).served(1 / 300)
     waits = served.arrivals - served.times
     assert waits.min() >= SECOND // 300 - 1
     assert np.median(waits) < SECOND < waits.max()
 
 
-#   an operator of 10 for each:   arrivals  0 1 2          50
+#   an operator of 10 per row:    arrivals  0 1 2          50
 #                                 done        10 20 30        60
-def test_an_expensive_operator_takes_one_after_the_other() -> None:
+def test_an_expensive_operator_processes_rows_one_after_the_other() -> None:
     stream = data.recording(np.array([0, 1, 2, 50], np.int64))
     assert stream.served(10 / SECOND).arrivals.tolist() == [10, 20, 30, 60]
 
 
-def test_flights_arrive_when_they_leave() -> None:
+def test_a_flight_arrives_in_the_stream_when_it_departs() -> None:
     stream = data.departures(2)
     assert (stream.arrivals[1:] >= stream.arrivals[:-1]).all()
     assert (stream.arrivals != stream.times).mean() > 0.5
 
 
-def test_a_recording_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_recording_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="there is no recording"):
         data.freeway(tmp_path)

@@ -1,4 +1,4 @@
-"""Plots are drawn of the tables that there are, where matplotlib is."""
+"""Plots are drawn of all tables that were written, if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduce.plot import draw_all, draw_responses
+from reproduce.plot import draw_all, draw_response_times
 from reproduce.report import Report, write, write_tables
 
 LATENCIES = [
@@ -40,7 +40,7 @@ def test_response_times_have_a_panel_for_each_kind_of_data(tmp_path: Path) -> No
         for ratio in (1, 10)
     ]
     write_tables({"ratios": rows}, tmp_path)
-    draw_responses(tmp_path / "ratios.csv", "ratio", "Response time")
+    draw_response_times(tmp_path / "ratios.csv", "ratio", "Response time")
     drawn = (tmp_path / "ratios.svg").read_text()
     for text in ("uniform data", "gaussian data", "ordered sharing", "Response time"):
         assert text in drawn

@@ -1,4 +1,4 @@
-"""The experiments run, small, and come to what the thesis found."""
+"""Small runs of the experiments agree with the thesis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def number(report: Report, what: str) -> float:
 
 #   arrivals   0         10        20
 #   marks           5         15        25     50 % of the slide: the row of second 5 has not arrived at 5
-def test_a_mark_sees_what_arrived_before_it_and_nothing_else() -> None:
+def test_an_early_result_has_exactly_the_rows_that_arrived_before_its_mark() -> None:
     windows = Windows(10, 10)
     script = Script(recording(np.arange(0, 30) * SECOND)).close(windows).look(windows, [0.5]).measure(windows)
     query = f"SELECT count(*) AS n FROM S {windows.clause} {simulate.emit_at([0.5])}"
@@ -45,7 +45,7 @@ def test_a_mark_sees_what_arrived_before_it_and_nothing_else() -> None:
     ] * 3
 
 
-def test_aggressiveness_costs_sums_and_counts_not_averages() -> None:
+def test_aggressiveness_lowers_the_accuracy_of_sums_and_counts_but_not_of_averages() -> None:
     report = aggressiveness.run(TINY)
     for aggregate, least, most in (("AVG", 95, 100), ("MAX", 99, 100), ("SUM", 70, 90), ("COUNT", 70, 90)):
         found = number(report, f"{aggregate}, uniform values, 50 % aggressive")
@@ -60,7 +60,7 @@ def test_aggressiveness_costs_sums_and_counts_not_averages() -> None:
 
 
 def test_prodding_changes_no_final_result() -> None:
-    first = overhead.compared(*next(overhead.cases(TINY)), times=1)
+    first = overhead.compare_latencies(*next(overhead.cases(TINY)), times=1)
     assert first["finals_are_the_same"]
     assert first["ratio"] < 1.05
 
@@ -71,7 +71,7 @@ def test_early_results_of_delayed_data_come_three_seconds_sooner() -> None:
     assert number(report, "Uniform_2000: accuracy of MAX") > 97
 
 
-def test_windows_of_a_burst_have_early_results_and_others_have_none() -> None:
+def test_only_windows_of_a_burst_have_early_results() -> None:
     report = bursts.run(Options(seeds=1, short=True))
     rows = report.tables["figure_4_5"]
     early = [row for row in rows if row["early_latency"] != ""]
@@ -79,7 +79,7 @@ def test_windows_of_a_burst_have_early_results_and_others_have_none() -> None:
     assert all(row["final_latency"] > row["early_latency"] for row in early)
 
 
-def test_tables_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_written_as_csv_and_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = Report({"one": [{"a": 1, "b": float("nan")}]}, [Line("figure 1", "this", 99.5, 98.25)])
     monkeypatch.setattr(prodding, "EXPERIMENTS", {"only": lambda options: done})
     said: list[str] = []
@@ -90,14 +90,14 @@ def test_tables_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| figure 1 | this | 99.50 % | 98.25 % |  |" in (tmp_path / "out/comparison.md").read_text()
 
 
-def test_what_is_not_known_yet_is_said() -> None:
+def test_nan_is_shown_as_none_yet() -> None:
     assert "none yet" in markdown([Line("ours", "coverage", None, float("nan"))])
 
 
-def test_a_sidelined_burst_delays_no_window_after_it_and_loses_nothing() -> None:
+def test_a_sidelined_burst_delays_no_later_window_and_loses_no_row() -> None:
     report = sidelining.run(Options(seeds=1, short=True))
     assert number(report, "final results that are the same") == 100
-    in_turn, apart = (line.ours for line in report.lines if line.what.startswith("worst delay"))
-    assert apart <= 1.0 and in_turn > 0
+    in_turn, sidelined = (line.ours for line in report.lines if line.what.startswith("worst delay"))
+    assert sidelined <= 1.0 and in_turn > 0
     affected = [row for row in report.tables["figure_6_3_b"] if row["early_latency"] != ""]
     assert affected and all(row["final_latency"] > row["early_latency"] for row in affected)

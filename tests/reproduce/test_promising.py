@@ -1,4 +1,4 @@
-"""The experiments on promising tuples run, small, and what must hold at any scale does."""
+"""Small runs of the experiments on promising tuples, and properties that hold at any scale."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def naive(stores: Stores, window: int | None) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", PREFERENCES)
-def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, stores: Stores) -> None:
+def test_a_budget_gives_part_of_the_exact_answer_and_no_budget_gives_all(name: str, stores: Stores) -> None:
     join = Join(stores, PREFERENCES[name], batch_length=5 * SECOND)
     exact = naive(stores, join.preference.window)
     assert pairs(join.exact) == exact
@@ -50,25 +50,25 @@ def test_a_budget_gives_part_of_the_exact_answer_and_none_gives_all(name: str, s
     budget = join.budget(10)
     for run in (join.promising().run, join.simple.run):
         some = run(budget)
-        assert len(set(pairs(some))) == len(some)  # nothing twice
+        assert len(set(pairs(some))) == len(some)  # no pair is found twice
         assert set(pairs(some)) <= set(exact)
         assert all(probes <= budget(batch_id) for batch_id, probes in some.probes.items())  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("percent", [1, 10, 50])
-def test_the_highest_promise_gives_no_less_than_a_hash_join(percent: int, stores: Stores) -> None:
+def test_the_highest_promise_gives_at_least_the_output_of_a_hash_join(percent: int, stores: Stores) -> None:
     join = Join(stores, PREFERENCES["sliding"], batch_length=5 * SECOND)
-    simple, led = (row["output"] for row in promising_joins.compared(join, percent))
-    assert led >= simple
+    simple, guided = (row["output"] for row in promising_joins.compare_systems(join, percent))
+    assert guided >= simple
 
 
-def test_queries_select_what_they_are_said_to(stores: Stores) -> None:
-    asked = promising_selection.ranges(stores, 50, SEED)
-    shares = asked.matching(stores.first.items).mean(axis=1)
+def test_each_query_selects_5_to_10_percent_of_the_tuples(stores: Stores) -> None:
+    predicates = promising_selection.ranges(stores, 50, SEED)
+    shares = predicates.matching(stores.first.items).mean(axis=1)
     assert (shares >= 0.05).all() and (shares <= 0.10).all()
 
 
-def test_selections_find_all_when_they_may_look_at_all(stores: Stores) -> None:
+def test_selections_that_may_probe_every_tuple_find_all_matches(stores: Stores) -> None:
     rows = list(promising_selection.selection(stores, 20, [0.1, 1.0]))
     found = {(row["system"], row["budget_percent"]): row["output_percent"] for row in rows}
     for system in ("simple", "promising", "promising, hashed"):
@@ -76,7 +76,7 @@ def test_selections_find_all_when_they_may_look_at_all(stores: Stores) -> None:
         assert found[system, 10] >= found["simple", 10]
 
 
-def test_aggregates_of_everything_are_exact_and_of_a_part_are_closer_than_simple_ones(stores: Stores) -> None:
+def test_aggregates_are_exact_with_full_budget_and_closer_than_simple_ones_with_less(stores: Stores) -> None:
     rows = list(promising_selection.aggregates(stores, 20, (10, 100)))
     found = {(row["system"], row["budget_percent"]): row for row in rows}
     for column in ("avg_mse", "sum_mse"):
@@ -84,20 +84,20 @@ def test_aggregates_of_everything_are_exact_and_of_a_part_are_closer_than_simple
         assert found["promising", 10][column] < found["simple", 10][column]
 
 
-def test_a_bar_is_told_of_the_worst_seed_of_each_kind_of_data() -> None:
+def test_a_bar_reports_the_worst_seed_of_each_kind_of_data() -> None:
     rows = [
         {"data": data, "seed": seed, "system": system, "budget_percent": 10, "output_percent": percent}
-        for data, seed, simple, led in (("a", 0, 10, 20), ("a", 1, 10, 14), ("b", 0, 5, 15))
-        for system, percent in (("simple", simple), ("promising", led))
+        for data, seed, simple, guided in (("a", 0, 10, 20), ("a", 1, 10, 14), ("b", 0, 5, 15))
+        for system, percent in (("simple", simple), ("promising", guided))
     ]
-    bars = list(promising_bars._each("output", rows, "output_percent", least=1.5))
+    bars = list(promising_bars._ratio_bars("output", rows, "output_percent", least=1.5))
     assert [(bar.what, bar.measured, bar.met) for bar in bars] == [
         ("a: output", 1.4, False),
         ("b: output", 3.0, True),
     ]
 
 
-def test_the_command_leaves_tables_and_bars(tmp_path: Path) -> None:
+def test_the_command_writes_tables_and_bars(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["promising", "--short", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "promising_bars.md").read_text() in done.output

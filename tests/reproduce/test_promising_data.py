@@ -1,4 +1,4 @@
-"""The streams of the experiments on promising tuples, and what answers are judged by."""
+"""The streams of the experiments on promising tuples, and the metrics of answers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ A536369,B,Adjust bad debt,1,2010-12-01 08:26:00,11062.06,,United Kingdom
 """
 
 
-def test_generated_stores_meet_as_often_as_in_the_paper() -> None:
+def test_generated_stores_have_the_join_selectivity_of_the_paper() -> None:
     stores = generated(2000, seed=1)
     assert stores.selectivity == pytest.approx(0.067, rel=0.1)
     gaps = np.diff(stores.first.times)
     assert gaps.mean() == pytest.approx(100_000, rel=0.05)
-    assert gaps.std() == pytest.approx(100_000, rel=0.05)  # exponential: as far apart as they are long
+    assert gaps.std() == pytest.approx(100_000, rel=0.05)  # exponential: the standard deviation is the mean
 
 
-def test_a_seed_gives_the_same_stores_again() -> None:
+def test_the_same_seed_gives_the_same_stores() -> None:
     one, again, other = (generated(10, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.second.items, again.second.items)
     assert not np.array_equal(one.second.items, other.second.items)
@@ -54,7 +54,7 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_retail_is_dealt_out_by_invoice_and_cancellations_are_counted(tmp_path: Path) -> None:
+def test_retail_is_divided_by_invoice_and_cancellations_are_counted(tmp_path: Path) -> None:
     shop = retail(recorded(tmp_path))
     assert (len(shop.codes), shop.cancelled) == (4, 1)
     stores = shop.stores(60)
@@ -63,13 +63,13 @@ def test_retail_is_dealt_out_by_invoice_and_cancellations_are_counted(tmp_path: 
     assert shop.stores(60, departments=True).selectivity == 0.5
 
 
-def test_retail_may_be_named_by_its_file_and_must_be_there(tmp_path: Path) -> None:
+def test_retail_is_found_by_file_name_or_reported_missing(tmp_path: Path) -> None:
     assert retail(recorded(tmp_path) / RETAIL).cancelled == 1
     with pytest.raises(SettingError, match="is not there"):
         retail(tmp_path / "elsewhere")
 
 
-def test_a_small_sample_in_proportion_is_faithful() -> None:
+def test_a_proportional_sample_has_a_small_histogram_error() -> None:
     exact = np.repeat([0, 50, 99], [10, 20, 70])
     assert hist_mse(exact, exact, 100) == 0
     assert hist_mse(exact, np.repeat([0, 50, 99], [1, 2, 7]), 100) == pytest.approx(0)
@@ -90,12 +90,12 @@ def test_there_are_no_outliers_where_the_rarest_items_are_more_than_a_twentieth(
     assert np.isnan(outlier_share(exact, exact, 5))
 
 
-def test_freshness_is_in_seconds_whichever_came_first() -> None:
+def test_freshness_is_in_seconds_whichever_tuple_came_first() -> None:
     assert freshness(np.array([0, 5_000_000]), np.array([1_000_000, 2_000_000])) == 2.0
     assert np.isnan(freshness(np.array([], np.int64), np.array([], np.int64)))
 
 
-def test_an_aggregate_that_was_not_found_counts_as_nothing() -> None:
+def test_an_aggregate_that_was_not_found_counts_as_zero() -> None:
     exact = np.array([3.0, np.nan])
     assert mean_square_error(exact, np.array([np.nan, 7.0])) == 9.0
     assert mean_square_error(exact[1:], exact[1:]) == 0.0

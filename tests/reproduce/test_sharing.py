@@ -1,4 +1,4 @@
-"""The experiments on shared lookups run, small; all systems answer alike, and bars say what they measured."""
+"""Small runs of the experiments on shared lookups: all systems give the same answers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 from reproduce.__main__ import app
 from reproduce.report import Options
 from reproduce.shared_aggregates import measures as sharing
-from reproduce.shared_aggregates import ordered_sharing, responses, timegram
+from reproduce.shared_aggregates import ordered_sharing, response_times, timegram
 from reproduce.shared_aggregates.measures import Bar, affordable, speedups
-from reproduce.shared_aggregates.responses import LARGEST, MIXED, Workload
+from reproduce.shared_aggregates.response_times import LARGEST, MIXED, Workload
 
 SHORT = Options(seeds=1, short=True)
 
 
 def test_windows_are_spread_evenly_up_to_the_largest() -> None:
-    assert [size for _, size in Workload("uniform", 4, 1, 10).asked] == [250, 500, 750, 1000]
-    sizes = [size for _, size in Workload("uniform", 10_000, 1, 10).asked]
+    assert [size for _, size in Workload("uniform", 4, 1, 10).window_functions] == [250, 500, 750, 1000]
+    sizes = [size for _, size in Workload("uniform", 10_000, 1, 10).window_functions]
     assert (min(sizes), max(sizes), len(sizes)) == (1, LARGEST, 10_000)
 
 
@@ -30,30 +30,30 @@ def test_windows_are_spread_evenly_up_to_the_largest() -> None:
 def test_every_query_is_looked_up_after_each_ratio_tuples(
     ratio: int, lookups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    looked_up: list[int] = []
 
     def answers(now: int) -> Iterator[None]:
-        asked.append(now)
+        looked_up.append(now)
         return iter(())
 
-    quiet = responses.System(lambda *row: None, lambda *row: None, answers)
-    monkeypatch.setattr(responses, "SYSTEMS", {"quiet": lambda queries: quiet})
+    quiet = response_times.System(lambda *row: None, lambda *row: None, answers)
+    monkeypatch.setattr(response_times, "SYSTEMS", {"quiet": lambda queries: quiet})
     workload = Workload("uniform", 8, ratio, 10)
-    responses.seconds("quiet", workload, seed=0)
-    assert len(asked) * 8 == workload.lookups == lookups
+    response_times.seconds("quiet", workload, seed=0)
+    assert len(looked_up) * 8 == workload.lookups == lookups
 
 
 def answers(system: str, workload: Workload) -> list[list[Any]]:
-    """What a system answers at the end of a stream: to each query, as a list of one answer or two bounds."""
-    made = responses.SYSTEMS[system](workload.asked)
-    for time, value in enumerate(responses.stream(workload, seed=3)):
-        made.insert(time, value)
-    return [list(found) if isinstance(found, tuple) else [found] for found in made.answers(time)]
+    """A system's answer to each query at the end of a stream: a list of one value, or of two bounds."""
+    built = response_times.SYSTEMS[system](workload.window_functions)
+    for time, value in enumerate(response_times.stream(workload, seed=3)):
+        built.insert(time, value)
+    return [list(answer) if isinstance(answer, tuple) else [answer] for answer in built.answers(time)]
 
 
 @pytest.mark.parametrize("functions", [("max",), ("min",), MIXED], ids=" ".join)
-@pytest.mark.parametrize("data", responses.DATA)
-def test_all_systems_answer_alike(functions: tuple[str, ...], data: str) -> None:
+@pytest.mark.parametrize("data", response_times.DATA)
+def test_all_systems_give_the_same_answers(functions: tuple[str, ...], data: str) -> None:
     workload = Workload(data, 10, 1, 300, functions)
     naive = [answer for (answer,) in answers("naive", workload)]
     assert [answer for (answer,) in answers("exact", workload)] == pytest.approx(naive)
@@ -65,14 +65,14 @@ def test_all_systems_answer_alike(functions: tuple[str, ...], data: str) -> None
 
 def test_ordered_sharing_refuses_what_it_cannot_answer() -> None:
     with pytest.raises(ValueError, match="MAX, or for MIN"):
-        responses.ordered_sharing([("max", 10), ("sum", 10)])
+        response_times.ordered_sharing([("max", 10), ("sum", 10)])
 
 
 @pytest.mark.parametrize(
     ("system", "queries", "tuples"),
     [("naive", 8, 10_000), ("naive", 1000, 20), ("naive", 10_000, 2), ("exact", 10_000, 100)],
 )
-def test_many_queries_are_given_fewer_tuples(system: str, queries: int, tuples: int) -> None:
+def test_systems_process_fewer_tuples_with_many_queries(system: str, queries: int, tuples: int) -> None:
     assert affordable(system, queries, 10_000, Options()) == tuples
 
 
@@ -112,19 +112,19 @@ def test_systems_are_compared_on_the_same_workload() -> None:
         (Bar("this", 1.47), ("this", "", "1.47 x", "")),
     ],
 )
-def test_a_bar_says_whether_it_is_met(bar: Bar, line: tuple[str, ...]) -> None:
+def test_a_bar_shows_whether_it_is_met(bar: Bar, line: tuple[str, ...]) -> None:
     assert bar.cells() == line
     assert f"| {' | '.join(line)} |" in sharing.markdown([bar])
 
 
 @pytest.mark.parametrize("name", timegram.STREAMS)
-def test_all_intervals_hold_the_answer(name: str) -> None:
+def test_all_intervals_contain_the_answer(name: str) -> None:
     found = timegram.intervals(name, steps=1500, seed=2)
     assert found["intervals_that_hold_the_answer"] == found["lookups"] == 7500
 
 
 @pytest.mark.parametrize("paper", ["timegram", "ordered-sharing"])
-def test_the_command_leaves_tables_and_bars(
+def test_the_command_writes_tables_and_bars(
     paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "lengths", lambda options: (40,))
@@ -140,16 +140,16 @@ def test_the_command_leaves_tables_and_bars(
     assert {one["data"] for one in rows} == {"uniform", "gaussian"}
 
 
-def test_the_bars_of_ordered_sharing_are_those_that_were_set() -> None:
+def test_ordered_sharing_has_these_bars() -> None:
     rows = [
         row(system, cost, data=data, ratio=ratio)
-        for data in responses.DATA
+        for data in response_times.DATA
         for ratio in (1, 10)
         for system, cost in (("naive", 60.0 / ratio), ("ordered_sharing", 2.0 / ratio), ("exact", 1.0))
     ]
     lookups = [
         row(system, 1.0, data=data, queries=queries, microseconds_per_lookup=cost)
-        for data in responses.DATA
+        for data in response_times.DATA
         for queries, cost in ((8, 1.0), (10_000, 3.0))
         for system in ("ordered_sharing", "exact")
     ]

@@ -1,4 +1,4 @@
-"""A recording runs through the engine at scripted moments: prods, punctuations and marks take effect exactly there."""
+"""The simulation applies prods, punctuations and marks exactly at the scripted moments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PER_SITE = f"SELECT site, sum(value) AS s FROM S {WINDOWS.clause} GROUP BY site"
 
 
 def recorded(*rows: tuple[int, float, int]) -> Recording:
-    """Rows of a site, a value and a second, which arrive at their times."""
+    """A recording of (site, value, second) rows that arrive at their event times."""
     sites, values, seconds = zip(*rows, strict=True)
     times = np.array(seconds) * SECOND
     table = pa.table(
@@ -30,7 +30,7 @@ def results(query: str, script: Script) -> list[tuple[object, ...]]:
     ]
 
 
-def test_prods_and_punctuations_see_exactly_the_rows_that_arrived_before_them() -> None:
+def test_prods_and_punctuations_apply_to_exactly_the_rows_that_arrived_before() -> None:
     script = Script(recorded((1, 2.0, 1), (2, 5.0, 3), (1, 3.0, 9), (1, 4.0, 12))).measure(WINDOWS)
     script.prods[8 * SECOND].append(10 * SECOND)
     script.punctuations[13 * SECOND].append((10 * SECOND, ()))
@@ -54,7 +54,7 @@ def test_a_punctuation_of_one_group_closes_the_windows_of_that_group() -> None:
     assert results(PER_SITE, script)[0][:4] == ("final", 10, 2, 5.0)
 
 
-def test_marks_are_passed_by_the_clock_at_a_moment_without_rows() -> None:
+def test_the_clock_passes_marks_at_a_moment_without_rows() -> None:
     script = Script(recorded((1, 2.0, 1))).look(WINDOWS, [0.5]).measure(WINDOWS)
     emitted = results(f"{PER_SITE} EMIT EARLY AT 50% OF SLIDE", script)
     assert emitted[0] == ("early", 10, 1, 2.0, 4.0)

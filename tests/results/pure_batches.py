@@ -12,10 +12,10 @@ from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.lookup import Lookup, look_up, lookup_result
-from transom.ondemand.store_specs import store_sets
 from transom.ondemand.stores import lookup_end
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
+from transom.plan.passes.stores import store_sets
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.stream_progress import BatchInput

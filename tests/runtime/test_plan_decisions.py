@@ -13,6 +13,7 @@ from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 
 LONGER = PER_SITE.replace("2 minutes", "5 minutes")
+BITS = "SELECT sum(site | 1) AS x FROM bids [RANGE 10 minutes] WHERE site | 2 > 2"
 ON_DEMAND = "SELECT max(price) AS top FROM bids [RANGE 10 minutes]"
 ROWS = bids((1, 10.0, "12:00:05"), (2, 24.5, "12:00:20"), (1, 12.0, "12:01:10"))
 LATER = bids((1, 1.0, "12:05:00"), (2, 2.0, "12:06:30"))
@@ -121,3 +122,18 @@ def test_decisions_end_with_what_they_are_about(make_engine: EngineFactory, tmp_
     feed.push(LATER)
     engine.step()
     assert {one.about for one in engine.decisions()} == {"query first", "selection 1", "family 1"}
+
+
+@pytest.mark.parametrize("text", [ON_DEMAND, BITS])
+def test_the_decision_about_stores_ends_with_the_last_query_that_needs_them(
+    make_engine: EngineFactory, tmp_path: Path, text: str
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    engine.register_all({"first": PER_SITE, "demand": text})
+    feed.push(ROWS)
+    engine.step()
+    assert "stores" in {one.pass_name for one in engine.decisions()}
+    engine.query("demand").drop()
+    feed.push(LATER)
+    engine.step()
+    assert "stores" not in {one.pass_name for one in engine.decisions()}

@@ -14,7 +14,7 @@ from tests.runtime.fault_helpers import Crash, Fault
 from tests.runtime.preference_helpers import JOIN, SALES, SUMMARY, joined, pairs, sale, sales, sell, stores
 from transom.errors import BatchError, SettingError, SQLError, StateError
 from transom.plan.limits import Limits
-from transom.promising.structure_review import StructureReview
+from transom.promising.structure_review import ChosenStructure, StructureReview
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -253,6 +253,9 @@ def check_files_of_tuples(make_engine: EngineFactory, tmp_path: Path, seed: int,
     assert pairs(query) == joined(sold[1], sold[2])
     kept = committed(tmp_path)[0].promising.summaries["items1"]
     assert 0 < len(kept.files) <= 2 and kept.kept == 240
+    moved = [record for record in query.decisions() if record.about == "summary items1"]
+    reasons = ["more than 50" in record.reason for record in moved]
+    assert reasons == ([True] if state == "auto" else [])
     engine.stop()
 
 
@@ -261,7 +264,9 @@ def test_structures_may_change_with_every_batch(
 ) -> None:
     turns = itertools.cycle(["none", "cells", "time", "adjusting", "none"])
     engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8")
-    review = StructureReview(first=1, longest=1, choose=lambda *given: next(turns))
+    review = StructureReview(
+        Limits(first_review=1, longest_review=1), lambda *given: ChosenStructure(next(turns), "in turn")
+    )
     engine._loop.promising.review = review
     every = engine.register(JOIN.format("desc"), "every")
     cut = engine.register(f"{JOIN.format('asc')} BUDGET 100 PROBES", "cut")
@@ -271,4 +276,7 @@ def test_structures_may_change_with_every_batch(
     exact = joined(sold[1], sold[2])
     assert pairs(every) == exact and not pairs(cut) - exact
     assert chosen == {"none", "time", "cells", "adjusting"}
+    decided = [(record.pass_name, record.about, record.reason) for record in engine.decisions()]
+    assert decided == [("summaries", f"summary items{n}", "in turn") for n in (1, 2)]
+    assert "summary items1: structure" in str(engine.explain(verbose=True))
     engine.stop()

@@ -15,9 +15,9 @@ import pyarrow as pa
 import transom
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids, bids_engine
-from transom.server.lifecycle import Served, serving
 from transom.server.limits import ServiceLimits
 from transom.server.settings import ServerSettings
+from transom.web_service import Served, serving
 
 EARLY = (
     "SELECT site, sum(price) AS total FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site "

@@ -54,7 +54,7 @@ def test_a_bad_query_affects_no_other_and_the_order_is_kept() -> None:
     assert outcome["first"] == outcome["last"]
 
 
-def test_the_collector_is_left_as_it_was() -> None:
+def test_the_garbage_collector_is_restored() -> None:
     assert gc.isenabled()
     bind({"a": "SELECT"}, CATALOG, Rules())
     assert gc.isenabled()

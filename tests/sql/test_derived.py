@@ -50,7 +50,7 @@ def test_results_are_a_stream_of_windows_items_and_row_counts() -> None:
     )
 
 
-def test_system_columns_step_aside_for_items_of_their_name() -> None:
+def test_a_system_column_gets_a_prefix_if_an_item_has_its_name() -> None:
     text = "SELECT min(price) AS window_time, max(price) AS rows, window_start FROM Trades [RANGE 5 min SLIDE 1 min]"
     relation = relation_of("q", bound(text))
     assert list(relation.columns) == [
@@ -100,22 +100,22 @@ def test_a_max_of_sums_binds_over_the_items_of_the_inner_query() -> None:
     assert outcome["per_sensor"] == bound(PER_SENSOR)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour']",
-        "SELECT max(n) FROM per_symbol GROUP BY window(window_time, '1 hour')",
-        "SELECT window_start, max(n) FROM per_symbol GROUP BY window(window_time, '1 hour')",
-        "SELECT window.start, max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour']",
-        "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour' WATTR window_end]",
-        "SELECT sum(rows) AS rows FROM PER_Symbol P [RANGE '1 hour' SLIDE '1 hour'] WHERE P.rows > 3",
-        "SELECT max(n) FROM per_symbol [ROWS 100 SLIDE 10]",
-        "SELECT sector, max(n) FROM per_symbol P [RANGE '1 hour' SLIDE '1 hour'], Close C WHERE P.symbol = C.symbol GROUP BY sector",
-        "SELECT sector, max(n) FROM per_symbol P [RANGE '1 hour' SLIDE '1 hour'] LEFT JOIN Close C ON P.symbol = C.symbol GROUP BY sector",
-        "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour'] EMIT EARLY AT 75%, 90% OF SLIDE",
-        "SELECT window_start, max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour'] GROUP BY window_start",
-    ],
-)  # fmt: skip
+OVER_RESULTS = {
+    "with a bracket": "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour']",
+    "with window()": "SELECT max(n) FROM per_symbol GROUP BY window(window_time, '1 hour')",
+    "with window() and its start": "SELECT window_start, max(n) FROM per_symbol GROUP BY window(window_time, '1 hour')",
+    "with a bracket and the window's start": "SELECT window.start, max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour']",
+    "along the inner window's end": "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour' WATTR window_end]",
+    "with an alias, in another case": "SELECT sum(rows) AS rows FROM PER_Symbol P [RANGE '1 hour' SLIDE '1 hour'] WHERE P.rows > 3",
+    "with windows of rows": "SELECT max(n) FROM per_symbol [ROWS 100 SLIDE 10]",
+    "joined by WHERE": "SELECT sector, max(n) FROM per_symbol P [RANGE '1 hour' SLIDE '1 hour'], Close C WHERE P.symbol = C.symbol GROUP BY sector",
+    "with a left join": "SELECT sector, max(n) FROM per_symbol P [RANGE '1 hour' SLIDE '1 hour'] LEFT JOIN Close C ON P.symbol = C.symbol GROUP BY sector",
+    "with early results": "SELECT max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour'] EMIT EARLY AT 75%, 90% OF SLIDE",
+    "grouped by the inner window's start": "SELECT window_start, max(n) FROM per_symbol [RANGE '1 hour' SLIDE '1 hour'] GROUP BY window_start",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OVER_RESULTS.values(), ids=OVER_RESULTS)
 def test_results_are_read_like_any_stream(text: str) -> None:
     known = {"per_symbol": bound(PER_SYMBOL)}
     assert the_query(bound_all({"outer": text}, known)["outer"]).stream == "per_symbol"
@@ -142,30 +142,30 @@ def test_a_cascade_is_bound_in_any_order_of_its_texts() -> None:
     assert [the_query(straight[f"q{n}"]).stream for n in range(1, 6)] == [f"q{n}" for n in range(5)]
 
 
-def test_a_known_query_is_read_like_one_of_the_batch() -> None:
+def test_a_bound_query_is_read_like_one_that_is_bound_now() -> None:
     known = {"per_sensor": bound(PER_SENSOR)}
     text = OUTER.format("per_sensor")
     assert bound_all({"top": text}, known)["top"] == bound_all({"top": text, "per_sensor": PER_SENSOR})["top"]
 
 
-def test_a_text_goes_before_a_known_query_of_its_name() -> None:
+def test_a_text_takes_precedence_over_a_bound_query_of_its_name() -> None:
     known = {"q": bound("SELECT count(*) AS other FROM S [RANGE 60 SLIDE 20]")}
     assert isinstance(bound_all({"top": OUTER.format("q"), "q": PER_SENSOR}, known)["top"], Query)
 
 
 @pytest.mark.parametrize("name", ["Trades", "TRADES", "trades"])
-def test_a_stream_goes_before_a_query_of_the_same_name(name: str) -> None:
+def test_a_stream_takes_precedence_over_a_query_of_its_name(name: str) -> None:
     texts = {name: "SELECT max(price) AS m FROM Trades [RANGE 5 min SLIDE 1 min]"}
     assert the_query(bound_all(texts)[name]) == bound(texts[name])
 
 
-def test_a_table_goes_before_a_query_of_the_same_name() -> None:
+def test_a_table_takes_precedence_over_a_query_of_its_name() -> None:
     text = "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3], close C WHERE T.symbol = C.symbol"
     outcome = bound_all({"close": PER_SENSOR, "outer": text})
     assert the_query(outcome["outer"]) == bound(text)
 
 
-def test_names_are_found_in_any_case_but_best_in_their_own() -> None:
+def test_names_ignore_case_but_an_exact_match_takes_precedence() -> None:
     known = {"q": bound(PER_SENSOR), "Q": bound(PER_SYMBOL)}
     texts = {
         "lower": "SELECT max(v) FROM q [RANGE 6 SLIDE 6]",
@@ -181,7 +181,7 @@ def test_names_are_found_in_any_case_but_best_in_their_own() -> None:
     )
 
 
-def test_without_cascades_all_is_as_it_was() -> None:
+def test_queries_over_streams_are_bound_as_without_cascades() -> None:
     texts = {
         "a": PER_SENSOR,
         "b": PER_SYMBOL,
@@ -191,7 +191,7 @@ def test_without_cascades_all_is_as_it_was() -> None:
     assert list(map(str, bound_all(texts).values())) == list(map(str, bind(texts, CATALOG, Rules()).values()))
 
 
-def test_early_results_can_be_asked_for_at_every_level() -> None:
+def test_emit_early_is_allowed_at_every_level() -> None:
     texts = {"q": f"{PER_SENSOR} EMIT EARLY EVERY 1 s", "top": f"{OUTER.format('q')} EMIT EARLY ON DEMAND"}
     emits = [the_query(query).emit for query in bound_all(texts).values()]
     assert emits == [Emit(every=1_000_000), Emit()]
@@ -242,7 +242,7 @@ def test_early_results_can_be_asked_for_at_every_level() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_between_queries_is_pointed_at(texts: dict[str, str], said: str, place: str) -> None:
+def test_errors_between_queries_have_a_place(texts: dict[str, str], said: str, place: str) -> None:
     error = bound_all(texts)["a"]
     assert isinstance(error, SQLError)
     assert said in error.message
@@ -250,7 +250,7 @@ def test_what_is_wrong_between_queries_is_pointed_at(texts: dict[str, str], said
     assert texts["a"][error.start : error.end] == place
 
 
-def test_a_circle_hinders_no_other_query() -> None:
+def test_a_circle_does_not_affect_other_queries() -> None:
     texts = {"a": OUTER.format("b"), "b": OUTER.format("a"), "q": PER_SENSOR, "top": OUTER.format("q")}
     assert [isinstance(one, Query) for one in bound_all(texts).values()] == [False, False, True, True]
 
@@ -258,25 +258,25 @@ def test_a_circle_hinders_no_other_query() -> None:
 # --- the names in FROM -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("SELECT max(n) FROM q [RANGE 5 s SLIDE 1 s]", ("q",)),
-        ("select max(n) from Q q [range=5 s, slide=1 s] where x in (1, 2)", ("Q",)),
-        ("SELECT max(n) FROM `my query` AS m [ROWS 5 SLIDE 1]", ("my query",)),
-        ("SELECT max(n) FROM q[ROWS 5 SLIDE 1],t,`u v` w WHERE q.a = t.a", ("q", "t", "u v")),
-        ("SELECT max(n) FROM q [ROWS 5 SLIDE 1] LEFT OUTER JOIN t USING (a, b) JOIN u ON q.a = u.a GROUP BY x, y", ("q", "t", "u")),
-        ("SELECT extract(year FROM ts) AS y, max(n) FROM q GROUP BY window(ts, '5 s')", ("q",)),
-        ("SELECT a IS DISTINCT FROM b AS c, max(n) FROM q [ROWS 5 SLIDE 1]", ("q",)),
-        ("SELECT a IS NOT DISTINCT /* from x */ FROM b AS c, max(n) FROM q [ROWS 5 SLIDE 1]", ("q",)),
-        ("SELECT max(CASE WHEN a = ' FROM ''x' THEN `from` END) FROM /* no */ q -- , r\n [ROWS 5 SLIDE 1]", ("q",)),
-        (r"SELECT count(*) FILTER (WHERE a = 'it\'s FROM x') FROM q [ROWS 5 SLIDE 1]", ("q",)),
-        ("SELECT max(n) FROM q [ROWS 5 SLIDE 1] EMIT EARLY AT 50%, 75% OF SLIDE", ("q",)),
-        ("SELECT 1", ()),
-        ("SELECT max(n) FROM", ()),
-        ("", ()),
-    ],
-)  # fmt: skip
+NAMES_IN_FROM: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a query": ("SELECT max(n) FROM q [RANGE 5 s SLIDE 1 s]", ("q",)),
+    "in lower case, with an alias": ("select max(n) from Q q [range=5 s, slide=1 s] where x in (1, 2)", ("Q",)),
+    "a name in backticks": ("SELECT max(n) FROM `my query` AS m [ROWS 5 SLIDE 1]", ("my query",)),
+    "three names after commas": ("SELECT max(n) FROM q[ROWS 5 SLIDE 1],t,`u v` w WHERE q.a = t.a", ("q", "t", "u v")),
+    "names of joins": ("SELECT max(n) FROM q [ROWS 5 SLIDE 1] LEFT OUTER JOIN t USING (a, b) JOIN u ON q.a = u.a GROUP BY x, y", ("q", "t", "u")),
+    "FROM in extract": ("SELECT extract(year FROM ts) AS y, max(n) FROM q GROUP BY window(ts, '5 s')", ("q",)),
+    "FROM in IS DISTINCT": ("SELECT a IS DISTINCT FROM b AS c, max(n) FROM q [ROWS 5 SLIDE 1]", ("q",)),
+    "FROM after a comment": ("SELECT a IS NOT DISTINCT /* from x */ FROM b AS c, max(n) FROM q [ROWS 5 SLIDE 1]", ("q",)),
+    "FROM in strings, names and comments": ("SELECT max(CASE WHEN a = ' FROM ''x' THEN `from` END) FROM /* no */ q -- , r\n [ROWS 5 SLIDE 1]", ("q",)),
+    "FROM after an escaped quote": (r"SELECT count(*) FILTER (WHERE a = 'it\'s FROM x') FROM q [ROWS 5 SLIDE 1]", ("q",)),
+    "before EMIT EARLY": ("SELECT max(n) FROM q [ROWS 5 SLIDE 1] EMIT EARLY AT 50%, 75% OF SLIDE", ("q",)),
+    "no FROM": ("SELECT 1", ()),
+    "nothing after FROM": ("SELECT max(n) FROM", ()),
+    "an empty text": ("", ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), NAMES_IN_FROM.values(), ids=NAMES_IN_FROM)
 def test_the_names_in_from_are_read_without_parsing(text: str, names: tuple[str, ...]) -> None:
     assert sources_of(text) == names
 

@@ -45,49 +45,49 @@ CLAUSES: dict[str, Emit] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_the_clause_says_when_to_report_early(clause: str) -> None:
+def test_each_form_of_emit_early_is_bound(clause: str) -> None:
     query = bind_one(f"{QUERY} EMIT EARLY {clause}", JUDGED, Rules())
     assert query.emit == CLAUSES[clause]
     assert replace(query, emit=None, text=QUERY) == bound(QUERY)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] EMIT EARLY ON DEMAND",
-        "SELECT count(*) FROM Trades T [RANGE 5 min SLIDE 1 min] EMIT EARLY ON DEMAND;",
-        "SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] T emit early on demand",
-        "SELECT count(*) FROM Trades WINDOW [RANGE=50 min, SLIDE=50 min] EMIT EARLY ON DEMAND",
-        "SELECT count(*) FROM Trades [ROWS 10 SLIDE 5] WHERE live EMIT EARLY ON DEMAND",
-        "SELECT count(*) FROM Trades GROUP BY window(ts, '5 min') EMIT EARLY ON DEMAND",
-        "SELECT site, count(*) FROM Trades GROUP BY window(ts, '5 min'), site EMIT EARLY ON DEMAND",
-        "SELECT day, count(*) FROM Trades GROUP BY window(ts, '5 min'), day EMIT -- soon\n EARLY ON DEMAND",
-        "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3], Close C WHERE T.symbol = C.symbol EMIT EARLY ON DEMAND",
-        "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3] JOIN Close C USING (symbol) EMIT EARLY ON DEMAND",
-        "SELECT max(price) AS m FROM Trades [ROWS 9 SLIDE 3] HAVING m IS NOT NULL EMIT EARLY ON DEMAND",
-    ],
-)
-def test_the_clause_stands_at_the_end_of_any_query(text: str) -> None:
+ENDS_WITH_EMIT = {
+    "after the window": "SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] EMIT EARLY ON DEMAND",
+    "after an alias, with a semicolon": "SELECT count(*) FROM Trades T [RANGE 5 min SLIDE 1 min] EMIT EARLY ON DEMAND;",
+    "after an alias behind the window": "SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] T emit early on demand",
+    "after the keyword WINDOW": "SELECT count(*) FROM Trades WINDOW [RANGE=50 min, SLIDE=50 min] EMIT EARLY ON DEMAND",
+    "after WHERE": "SELECT count(*) FROM Trades [ROWS 10 SLIDE 5] WHERE live EMIT EARLY ON DEMAND",
+    "after GROUP BY window": "SELECT count(*) FROM Trades GROUP BY window(ts, '5 min') EMIT EARLY ON DEMAND",
+    "after GROUP BY with a key": "SELECT site, count(*) FROM Trades GROUP BY window(ts, '5 min'), site EMIT EARLY ON DEMAND",
+    "with a comment in it": "SELECT day, count(*) FROM Trades GROUP BY window(ts, '5 min'), day EMIT -- soon\n EARLY ON DEMAND",
+    "after a join by WHERE": "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3], Close C WHERE T.symbol = C.symbol EMIT EARLY ON DEMAND",
+    "after USING of a join": "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3] JOIN Close C USING (symbol) EMIT EARLY ON DEMAND",
+    "after HAVING": "SELECT max(price) AS m FROM Trades [ROWS 9 SLIDE 3] HAVING m IS NOT NULL EMIT EARLY ON DEMAND",
+}
+
+
+@pytest.mark.parametrize("text", ENDS_WITH_EMIT.values(), ids=ENDS_WITH_EMIT)
+def test_the_clause_may_end_any_query(text: str) -> None:
     assert bound(text).emit == Emit()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT count(*) AS emit FROM Trades [ROWS 9 SLIDE 3] HAVING emit > 5",
-        "SELECT count(*) emit FROM Trades [ROWS 9 SLIDE 3]",
-        "SELECT max(emit.price) FROM Trades emit [ROWS 9 SLIDE 3] WHERE emit.live",
-        "SELECT max(price) FROM Trades AS emit [ROWS 9 SLIDE 3]",
-        "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] emit JOIN Close C ON emit.symbol = C.symbol",
-        "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3] JOIN Close emit ON T.symbol = emit.symbol",
-        "SELECT site AS emit, count(*) AS early FROM Trades [ROWS 9 SLIDE 3] GROUP BY emit",
-    ],
-)
-def test_emit_is_otherwise_a_name_like_any_other(text: str) -> None:
+EMIT_AS_NAME = {
+    "alias of an item, in HAVING": "SELECT count(*) AS emit FROM Trades [ROWS 9 SLIDE 3] HAVING emit > 5",
+    "alias of an item without AS": "SELECT count(*) emit FROM Trades [ROWS 9 SLIDE 3]",
+    "alias of the stream, before a column": "SELECT max(emit.price) FROM Trades emit [ROWS 9 SLIDE 3] WHERE emit.live",
+    "alias of the stream": "SELECT max(price) FROM Trades AS emit [ROWS 9 SLIDE 3]",
+    "alias behind the window": "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] emit JOIN Close C ON emit.symbol = C.symbol",
+    "alias of a table": "SELECT max(cp) FROM Trades T [ROWS 9 SLIDE 3] JOIN Close emit ON T.symbol = emit.symbol",
+    "alias of a key": "SELECT site AS emit, count(*) AS early FROM Trades [ROWS 9 SLIDE 3] GROUP BY emit",
+}
+
+
+@pytest.mark.parametrize("text", EMIT_AS_NAME.values(), ids=EMIT_AS_NAME)
+def test_emit_may_be_a_name(text: str) -> None:
     assert bound(text).emit is None
 
 
-def test_without_the_clause_nothing_is_reported_early() -> None:
+def test_without_the_clause_no_early_results_are_emitted() -> None:
     assert bound(QUERY).emit is None
 
 
@@ -175,7 +175,7 @@ def test_queries_that_differ_in_the_clause_only_keep_their_own() -> None:
         assert query.emit == CLAUSES.get(clause)
 
 
-def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_that_differ_in_the_clause_share_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
         f"{window} {point}": f"SELECT count(*) FROM Trades [RANGE {window} min SLIDE 1 min] EMIT EARLY AT {point}% OF SLIDE"
         for window in (5, 6, 7)
@@ -191,7 +191,7 @@ def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.Monk
         assert query.window.range == window * 60 * SECOND
 
 
-def test_an_error_that_only_another_clause_makes_points_into_its_own_query() -> None:
+def test_an_error_in_a_later_query_s_clause_points_into_that_query() -> None:
     right = "SELECT count(*) FROM Trades [RANGE 1000 s SLIDE 10 s] EMIT EARLY AT 75% OF SLIDE"
     wrong = "SELECT count(*) FROM Trades [RANGE 5 s SLIDE 1 s] EMIT EARLY AT 175% OF SLIDE"
     outcome = bind({"right": right, "wrong": wrong}, CATALOG, Rules())["wrong"]

@@ -31,7 +31,7 @@ def smuggling(secret: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", list(smuggling("")))
-def test_nothing_can_be_smuggled_to_spark(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_no_query_text_reaches_spark_unchecked(spark: SparkSession, tmp_path: Path, way: str) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("TOP")
     engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
@@ -54,7 +54,7 @@ def test_nothing_can_be_smuggled_to_spark(spark: SparkSession, tmp_path: Path, w
         "CAST(NULL AS STRUCT<a: INT, b: ARRAY<STRING>>).a",
     ],
 )
-def test_words_that_are_only_words_are_understood(
+def test_keywords_in_strings_and_names_are_accepted(
     spark: SparkSession, tmp_path: Path, expression: str
 ) -> None:
     engine = transom.Engine(spark, str(tmp_path / "checkpoint"))
@@ -72,12 +72,12 @@ def test_words_that_are_only_words_are_understood(
         "`a` -- b",
     ],
 )
-def test_the_wall_knows_what_reaches_out(text: str) -> None:
+def test_the_guard_detects_texts_that_are_more_than_expressions(text: str) -> None:
     assert reaches_out(text)
 
 
 @pytest.mark.parametrize(
     "text", ["'SELECT'", "`select` + 1", "`reflect`(`x`)", "concat('-- ', `with`)", "1e5"]
 )
-def test_the_wall_lets_expressions_through(text: str) -> None:
+def test_the_guard_accepts_expressions(text: str) -> None:
     assert not reaches_out(text)

@@ -26,19 +26,19 @@ FLAG = Truth(Scalar(f"`{CLOSE}`", pa.bool_()))
 ON_CLOSE = f"`{CLOSE}.Symbol` = `symbol`"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        f"Trades T {WINDOW}, Close C WHERE T.symbol = C.symbol",
-        f"Trades T {WINDOW}, Close C WHERE C.SYMBOL = T.Symbol",
-        f"Close C, Trades T {WINDOW} WHERE (C.symbol = T.symbol)",
-        f"Trades {WINDOW} JOIN Close ON Trades.symbol = Close.symbol",
-        f"Trades {WINDOW} T INNER JOIN Close AS C ON C.symbol = T.symbol",
-        f"Trades T {WINDOW} JOIN Close C USING (symbol)",
-        f"Trades T {WINDOW} JOIN Close C USING (Symbol)",
-    ],
-)
-def test_an_inner_join_is_a_left_join_whose_flag_is_asked_for(source: str) -> None:
+INNER_JOINS = {
+    "comma and WHERE": f"Trades T {WINDOW}, Close C WHERE T.symbol = C.symbol",
+    "comma and WHERE, table first": f"Trades T {WINDOW}, Close C WHERE C.SYMBOL = T.Symbol",
+    "table before the stream": f"Close C, Trades T {WINDOW} WHERE (C.symbol = T.symbol)",
+    "JOIN ON": f"Trades {WINDOW} JOIN Close ON Trades.symbol = Close.symbol",
+    "INNER JOIN ON, table first": f"Trades {WINDOW} T INNER JOIN Close AS C ON C.symbol = T.symbol",
+    "JOIN USING": f"Trades T {WINDOW} JOIN Close C USING (symbol)",
+    "JOIN USING in another case": f"Trades T {WINDOW} JOIN Close C USING (Symbol)",
+}
+
+
+@pytest.mark.parametrize("source", INNER_JOINS.values(), ids=INNER_JOINS)
+def test_an_inner_join_is_a_left_join_with_its_match_flag_in_where(source: str) -> None:
     query = bound(f"SELECT avg(cp) FROM {source}")
     assert query.joins == (Join(CLOSE, "Close", ON_CLOSE, ("Symbol",), ("cp",)),)
     assert query.where == FLAG
@@ -46,7 +46,7 @@ def test_an_inner_join_is_a_left_join_whose_flag_is_asked_for(source: str) -> No
 
 
 @pytest.mark.parametrize("words", ["LEFT JOIN", "left outer join"])
-def test_a_left_join_asks_for_no_flag(words: str) -> None:
+def test_a_left_join_has_no_match_flag_in_where(words: str) -> None:
     query = bound(
         f"SELECT avg(cp) FROM Trades T {WINDOW} {words} Close C ON T.symbol = C.symbol WHERE price > 1"
     )
@@ -83,7 +83,7 @@ def test_a_condition_on_the_table_alone_stays_in_where() -> None:
     assert query.where == And((FLAG, Comparison(Scalar(f"`{CLOSE}.sector`", pa.int32()), "=", 3)))
 
 
-def test_what_else_on_says_stays_in_on() -> None:
+def test_other_conditions_of_on_stay_in_on() -> None:
     query = bound(
         f"SELECT count(*) FROM Trades T {WINDOW} LEFT JOIN Close C "
         "ON (C.cp > 1 OR T.live) AND lower(T.symbol) = C.symbol AND T.site + 1 = C.sector"

@@ -58,7 +58,7 @@ CLAUSES: dict[str, Using] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_the_clause_says_what_lookups_are_answered_from(clause: str) -> None:
+def test_each_form_of_using_and_within_is_bound(clause: str) -> None:
     query = bound(f"{QUERY} {clause}")
     assert query.using == CLAUSES[clause]
     pushed = bound(QUERY.replace("5 min]", "5 min SLIDE 1 min]"))
@@ -81,7 +81,7 @@ TS = Clock("Trades", "ts")
         ("Trades [ROWS 6]", Clock("Trades", "", ClockKind.ROWS), pa.int64(), 6),
     ],
 )
-def test_a_window_without_slide_is_looked_up(
+def test_a_window_without_slide_is_on_demand(
     source: str, clock: Clock, kind: pa.DataType, length: int
 ) -> None:
     query = bound(f"SELECT count(*) FROM {source}")
@@ -89,7 +89,7 @@ def test_a_window_without_slide_is_looked_up(
     assert (query.clock, query.clock_type, query.window) == (clock, kind, WindowSpec(length, 1))
 
 
-def test_with_slide_and_in_sparks_form_results_are_pushed() -> None:
+def test_queries_with_slide_or_window_are_standing() -> None:
     assert bound("SELECT count(*) FROM Trades [ROWS 6 SLIDE 1]").is_standing
     assert bound("SELECT count(*) FROM Trades GROUP BY window(ts, '1 second')").is_standing
 
@@ -103,49 +103,49 @@ def test_a_slice_is_measured_along_the_querys_clock(source: str, slice: str) -> 
     assert query.using == timegram(8, slice=100)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT max(price) FROM Trades [ROWS 6] USING exact",
-        "SELECT max(price) FROM Trades [ROWS 6] T USING exact",
-        "SELECT max(price) FROM Trades AS using [ROWS 6] USING exact",
-        "SELECT max(price) FROM Trades AS within [ROWS 6] USING exact",
-        "SELECT max(price) FROM Trades [ROWS 6] within USING exact",
-        "SELECT max(price) FROM Trades [ROWS 6] WHERE live USING exact",
-        "SELECT max(cp) FROM Trades [ROWS 6] JOIN Close USING (symbol) USING exact",
-        "SELECT max(cp) FROM Trades [ROWS 6] JOIN Close USING (symbol) WHERE price > 5 USING -- the default\n exact",
-        "SELECT max(cp) FROM Trades T [ROWS 6] LEFT JOIN Close C ON T.symbol = C.symbol USING exact",
-        "SELECT max(cp) FROM Trades T [ROWS 6], Close C WHERE T.symbol = C.symbol USING exact",
-        "SELECT max(cp) AS m FROM Trades [ROWS 6] JOIN Close USING (symbol) HAVING m IS NOT NULL USING exact",
-        "SELECT max(price) + min(price) AS m FROM Trades [ROWS 6] HAVING count(*) > 5 AND m < 3 USING exact",
-        "SELECT day, max(price) FILTER (WHERE live) FROM Trades [ROWS 6] GROUP BY day USING exact",
-        "SELECT window_start, window.end, max(price) FROM Trades [ROWS 6] USING exact",
-        "SELECT approx_percentile(price, 0.5), approx_count_distinct(site), stddev(price) FROM Trades [ROWS 6] USING exact",
-        "SELECT site FROM Trades [ROWS 6] GROUP BY site USING exact",
-    ],
-)  # fmt: skip
-def test_the_clause_stands_at_the_end_of_any_query(text: str) -> None:
+ENDS_WITH_USING = {
+    "after the window": "SELECT max(price) FROM Trades [ROWS 6] USING exact",
+    "after an alias": "SELECT max(price) FROM Trades [ROWS 6] T USING exact",
+    "after the alias using": "SELECT max(price) FROM Trades AS using [ROWS 6] USING exact",
+    "after the alias within": "SELECT max(price) FROM Trades AS within [ROWS 6] USING exact",
+    "after the alias within behind the window": "SELECT max(price) FROM Trades [ROWS 6] within USING exact",
+    "after WHERE": "SELECT max(price) FROM Trades [ROWS 6] WHERE live USING exact",
+    "after USING of a join": "SELECT max(cp) FROM Trades [ROWS 6] JOIN Close USING (symbol) USING exact",
+    "with a comment in it": "SELECT max(cp) FROM Trades [ROWS 6] JOIN Close USING (symbol) WHERE price > 5 USING -- the default\n exact",
+    "after ON of a join": "SELECT max(cp) FROM Trades T [ROWS 6] LEFT JOIN Close C ON T.symbol = C.symbol USING exact",
+    "after a join by WHERE": "SELECT max(cp) FROM Trades T [ROWS 6], Close C WHERE T.symbol = C.symbol USING exact",
+    "after HAVING of a join": "SELECT max(cp) AS m FROM Trades [ROWS 6] JOIN Close USING (symbol) HAVING m IS NOT NULL USING exact",
+    "after HAVING with two conditions": "SELECT max(price) + min(price) AS m FROM Trades [ROWS 6] HAVING count(*) > 5 AND m < 3 USING exact",
+    "after GROUP BY": "SELECT day, max(price) FILTER (WHERE live) FROM Trades [ROWS 6] GROUP BY day USING exact",
+    "with the window selected": "SELECT window_start, window.end, max(price) FROM Trades [ROWS 6] USING exact",
+    "with sketches and moments": "SELECT approx_percentile(price, 0.5), approx_count_distinct(site), stddev(price) FROM Trades [ROWS 6] USING exact",
+    "with keys only": "SELECT site FROM Trades [ROWS 6] GROUP BY site USING exact",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ENDS_WITH_USING.values(), ids=ENDS_WITH_USING)
+def test_the_clause_may_end_any_query(text: str) -> None:
     assert bound(text).using == Using()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT max(price) FROM Trades within [ROWS 9 SLIDE 3]",
-        "SELECT max(price) FROM Trades [ROWS 9 SLIDE 3] within",
-        "SELECT max(within.price) within FROM Trades [ROWS 9 SLIDE 3] within WHERE within.live",
-        "SELECT max(price) AS within FROM Trades [ROWS 9 SLIDE 3] HAVING within > 5",
-        "SELECT max(price) AS within FROM Trades [ROWS 9 SLIDE 3] HAVING within - 5 > 3 AND 5 < within",
-        "SELECT site AS within, count(*) FROM Trades [ROWS 9 SLIDE 3] GROUP BY within",
-        "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] within JOIN Close USING (symbol)",
-        "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] JOIN Close within USING (symbol)",
-        "SELECT max(price) FROM Trades [ROWS 9 SLIDE 3] within EMIT EARLY ON DEMAND",
-        "SELECT max(price) AS using FROM Trades AS using [ROWS 9 SLIDE 3]",
-        "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] JOIN Close USING symbol",
-        "SELECT max(price) AS exact, min(price) AS timegram FROM Trades naive [ROWS 9 SLIDE 3] HAVING exact > timegram",
-    ],
-)  # fmt: skip
-def test_the_words_are_otherwise_names_like_any_other(text: str) -> None:
+USING_AS_NAME = {
+    "alias of the stream": "SELECT max(price) FROM Trades within [ROWS 9 SLIDE 3]",
+    "alias behind the window": "SELECT max(price) FROM Trades [ROWS 9 SLIDE 3] within",
+    "alias of stream and item": "SELECT max(within.price) within FROM Trades [ROWS 9 SLIDE 3] within WHERE within.live",
+    "alias of an item, in HAVING": "SELECT max(price) AS within FROM Trades [ROWS 9 SLIDE 3] HAVING within > 5",
+    "alias of an item, twice in HAVING": "SELECT max(price) AS within FROM Trades [ROWS 9 SLIDE 3] HAVING within - 5 > 3 AND 5 < within",
+    "alias of a key": "SELECT site AS within, count(*) FROM Trades [ROWS 9 SLIDE 3] GROUP BY within",
+    "alias of the stream, before a join": "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] within JOIN Close USING (symbol)",
+    "alias of a table": "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] JOIN Close within USING (symbol)",
+    "alias of the stream, before EMIT EARLY": "SELECT max(price) FROM Trades [ROWS 9 SLIDE 3] within EMIT EARLY ON DEMAND",
+    "using as an alias": "SELECT max(price) AS using FROM Trades AS using [ROWS 9 SLIDE 3]",
+    "USING of a join without parentheses": "SELECT max(cp) FROM Trades [ROWS 9 SLIDE 3] JOIN Close USING symbol",
+    "names of structures as aliases": "SELECT max(price) AS exact, min(price) AS timegram FROM Trades naive [ROWS 9 SLIDE 3] HAVING exact > timegram",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", USING_AS_NAME.values(), ids=USING_AS_NAME)
+def test_using_and_within_may_be_names(text: str) -> None:
     assert bound(text).is_standing
     on_demand = bound(text.replace("9 SLIDE 3", "9").replace("EMIT EARLY ON DEMAND", ""))
     assert on_demand.using == Using()
@@ -262,7 +262,9 @@ def test_a_wrong_clause_is_pointed_at(clause: str, said: str, place: str) -> Non
         ("SELECT max(cp) AS x FROM Trades [ROWS 6] JOIN Close USING (symbol) GROUP BY concat(symbol, 'x') USING timegram(BOUNDS 3, 1)", "BOUNDS ascend", "1"),
     ],
 )  # fmt: skip
-def test_what_a_structure_cant_answer_is_pointed_at(text: str, said: str, place: str) -> None:
+def test_queries_that_a_structure_can_t_answer_are_errors_with_a_place(
+    text: str, said: str, place: str
+) -> None:
     with pytest.raises(SQLError) as refused:
         bound(text)
     error = refused.value
@@ -294,7 +296,7 @@ def test_queries_that_differ_in_the_clause_only_keep_their_own() -> None:
         assert query.using == CLAUSES[clause]
 
 
-def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_that_differ_in_the_clause_share_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
         f"{rows} {buckets}": f"SELECT max(price) AS m FROM Trades [ROWS {rows}] USING timegram({buckets}, SLICE {rows})"
         for rows in (5, 6, 7)
@@ -309,7 +311,7 @@ def test_the_clause_is_read_by_itself_and_the_rest_once(monkeypatch: pytest.Monk
         assert (query.using, query.window) == (timegram(buckets, slice=rows), WindowSpec(rows, 1))
 
 
-def test_an_error_that_only_another_clause_makes_points_into_its_own_query() -> None:
+def test_an_error_in_a_later_query_s_clause_points_into_that_query() -> None:
     right = "SELECT max(price) FROM Trades [RANGE 1000 s] WHERE volume > 5 USING timegram(64, SLICE '1 s')"
     wrong = "SELECT max(price) FROM Trades [RANGE 5 s] WHERE volume > 50000 USING timegram(0, SLICE '1 s')"
     slice = "SELECT max(price) FROM Trades [RANGE 5 s] WHERE volume > 1 USING timegram(9, SLICE '1')"

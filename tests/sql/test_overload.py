@@ -36,19 +36,19 @@ CLAUSES: dict[str, OverloadPreference] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_the_clause_says_which_rows_to_take(clause: str) -> None:
+def test_each_form_of_the_clause_is_bound(clause: str) -> None:
     query = bound(f"{QUERY} {clause}")
     assert query.overload == CLAUSES[clause]
     assert replace(query, text=QUERY, overload=None) == bound(QUERY)
 
 
-def test_it_comes_before_emit_early() -> None:
+def test_on_overload_comes_before_emit_early() -> None:
     query = bound(f"{QUERY} ON OVERLOAD PREFER asc {COUNT}(item) EMIT EARLY AT 50% OF SLIDE")
     assert query.overload == OverloadPreference("asc", ITEM)
     assert query.emit == Emit(at=(0.5,))
 
 
-def test_it_goes_with_joins_with_windows_in_group_by_and_without_anything_before_it() -> None:
+def test_the_clause_may_follow_any_other_clause() -> None:
     joined = f"SELECT count(*) FROM store1 [RANGE 5 s SLIDE 1 s] JOIN goods ON store1.item = goods.item ON OVERLOAD PREFER {COUNT}(store1.item)"
     assert bound(joined).overload == OverloadPreference("desc", ITEM)
     assert bound(joined).joins
@@ -72,7 +72,7 @@ def test_queries_that_differ_in_constants_keep_their_own(monkeypatch: pytest.Mon
         assert query == bound(texts[f"q{i}"])
 
 
-def test_columns_of_clauses_that_are_gone_do_not_come_back() -> None:
+def test_columns_of_another_query_s_clause_are_not_kept() -> None:
     texts = {
         f"q{i}": f"{QUERY} ON OVERLOAD PREFER {COUNT}(item) + {i} * price / {i + 1}" for i in range(1500)
     }
@@ -95,7 +95,7 @@ def test_an_error_points_into_its_own_text() -> None:
         assert error.text[error.start : error.end] == "FADE"
 
 
-def test_overload_is_a_name_like_any_other() -> None:
+def test_overload_may_be_a_name() -> None:
     relation = replace(CATALOG.tables["goods"], name="overload")
     catalog = replace(STORES, tables={"overload": relation})
     text = "SELECT count(*) AS overload FROM store1 [RANGE 5 s SLIDE 1 s] JOIN overload ON overload.item = store1.item"
@@ -130,7 +130,7 @@ def test_a_wrong_clause_is_pointed_at(clause: str, said: str, place: str) -> Non
     assert error.text[error.start : error.end] == place
 
 
-def test_it_needs_slide_and_the_streams_own_columns() -> None:
+def test_the_clause_needs_slide_and_columns_of_the_stream() -> None:
     clause = f"ON OVERLOAD PREFER {COUNT}(item)"
     with pytest.raises(SQLError, match="ON OVERLOAD PREFER needs SLIDE"):
         bound(f"SELECT sum(price) FROM store1 [RANGE 5 min] {clause}")

@@ -87,7 +87,9 @@ def paper(text: str) -> Query:
         ),
     ],
 )  # fmt: skip
-def test_a_papers_query_is_read(name: str, text: str, spec: WindowSpec, clock: Clock, function: str) -> None:
+def test_each_query_of_the_papers_is_bound(
+    name: str, text: str, spec: WindowSpec, clock: Clock, function: str
+) -> None:
     query = paper(text)
     assert (query.window, query.clock, query.calls[0].function) == (spec, clock, function), name
 

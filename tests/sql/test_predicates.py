@@ -151,7 +151,9 @@ def test_types_are_those_of_the_columns() -> None:
         ("symbol LIKE ANY ('a', 'b')", "LIKE ANY is not supported", "symbol LIKE ANY ('a', 'b')"),
     ],
 )
-def test_what_is_no_condition_is_pointed_at(condition: str, said: str, place: str) -> None:
+def test_an_expression_that_is_no_condition_is_an_error_with_a_place(
+    condition: str, said: str, place: str
+) -> None:
     with pytest.raises(SQLError) as refused:
         over_trades("count(*)", f"WHERE {condition}")
     error = refused.value

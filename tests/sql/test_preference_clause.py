@@ -47,7 +47,7 @@ CLAUSES: dict[str, Preference] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_the_clause_says_where_the_budget_goes(clause: str) -> None:
+def test_each_form_of_the_clause_is_read(clause: str) -> None:
     text = f"{QUERY} {clause}"
     assert has_preference(text)
     bound = preference_query(text)
@@ -86,7 +86,7 @@ WRITTEN = st.recursive(
 
 
 @given(WRITTEN.filter(lambda made: "Count" in made[1]))
-def test_any_promise_is_read_as_it_was_meant(made: tuple[Promise, str]) -> None:
+def test_any_promise_keeps_its_operator_precedence(made: tuple[Promise, str]) -> None:
     promise, written = made
     assert preference_query(f"{QUERY} WITH PREFERENCE asc {written}").promise == promise
 
@@ -110,7 +110,7 @@ def test_a_preference_is_found_without_parsing(text: str, is_one: bool) -> None:
     assert has_preference(text) is is_one
 
 
-def test_a_window_query_is_no_preferred_one() -> None:
+def test_a_window_query_has_no_preference() -> None:
     with pytest.raises(SQLError, match="a query WITH PREFERENCE is no window query"):
         bind_one("SELECT count(*) FROM store1 [RANGE 5 s] WITH PREFERENCE asc item", CATALOG, Rules())
     with pytest.raises(SQLError, match="expected WITH PREFERENCE at the end of the query"):

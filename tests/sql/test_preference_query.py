@@ -102,7 +102,7 @@ GUIDES = {
 
 
 @pytest.mark.parametrize("where", GUIDES)
-def test_the_guide_is_what_reads_the_summarized_column_only(where: str) -> None:
+def test_the_guide_has_the_conditions_on_the_summarized_column_alone(where: str) -> None:
     side = preference_query(f"SELECT price FROM store1 WHERE {where} {WANT}").sides[0]
     assert side.guide == GUIDES[where]
     assert side.where is not None
@@ -119,12 +119,12 @@ RESTS = {
 
 
 @pytest.mark.parametrize("condition", RESTS)
-def test_what_reads_both_sides_is_left_for_the_pairs(condition: str) -> None:
+def test_conditions_on_both_sides_are_evaluated_on_pairs(condition: str) -> None:
     text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND {condition} {BOTH}"
     assert preference_query(text).rest == RESTS[condition]
 
 
-def test_conditions_on_one_side_alone_are_that_sides() -> None:
+def test_conditions_on_one_side_belong_to_that_side() -> None:
     text = f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item AND a.item > 3 AND b.name LIKE 'x%' AND 1 = 1 {BOTH}"
     first, second = preference_query(text).sides
     assert first.where == And((Comparison(ITEM, ">", 3), Truth(Scalar("1 = 1", pa.bool_()))))
@@ -160,14 +160,14 @@ def test_using_merges_the_column() -> None:
     assert bound.sides[1].columns == ("Code",)
 
 
-def test_of_two_equalities_the_promise_chooses_and_the_other_is_for_pairs() -> None:
+def test_the_promise_chooses_the_joining_equality_and_the_other_is_evaluated_on_pairs() -> None:
     source = "FROM store1 a, store2 b WHERE a.item = b.item AND a.name = b.name"
     bound = preference_query(f"SELECT a.ts FROM {source[5:]} WITH PREFERENCE asc {COUNT}(b.name)")
     assert [side.summary for side in bound.sides] == ["names", "names2"]
     assert bound.rest == "`0.item` = `1.item`"
 
 
-def test_an_equality_without_summaries_is_for_pairs() -> None:
+def test_an_equality_without_summaries_is_evaluated_on_pairs() -> None:
     text = f"SELECT a.ts FROM store1 a, store2 b WHERE a.price = b.price AND a.item = b.item {BOTH}"
     assert preference_query(text).rest == "`0.price` = `1.price`"
 
@@ -177,12 +177,12 @@ def test_a_joins_promise_may_be_of_its_values() -> None:
     assert preference_query(f"{text} b.item * 2").promise == Arithmetic("*", Column("Store2", "item"), preference_query(f"{text} 2").promise)  # fmt: skip
 
 
-def test_a_promise_that_counts_nothing_goes_by_the_streams_one_summary() -> None:
+def test_a_promise_without_counts_uses_the_stream_s_only_summary() -> None:
     bound = preference_query("SELECT item FROM store3 WITH PREFERENCE desc price * till")
     assert bound.sides == (Side("store3", "prices", columns=("item", "price", "till")),)
 
 
-def test_of_several_summaries_of_a_column_the_first_that_keeps_the_window_leads() -> None:
+def test_the_first_summary_that_covers_the_window_guides_the_query() -> None:
     summaries = SUMMARIES | {"longer": Summary("longer", "store1", "item", 60 * SECOND, buckets=64)}
     text = f"SELECT item FROM store1 {WANT} WINDOW"
     for window, name in (("1 minute", "items"), ("10 minutes", "longer")):
@@ -194,7 +194,7 @@ def test_of_several_summaries_of_a_column_the_first_that_keeps_the_window_leads(
         assert [side.summary for side in bound.sides] == names
 
 
-def test_outputs_are_expressions_over_both_sides_and_functions_are_remembered() -> None:
+def test_outputs_are_expressions_over_both_sides_and_list_their_functions() -> None:
     text = f"SELECT concat(a.name, b.name) AS x, a.price - b.price AS d, score(a.item), current_date AS t, a.spot.floor FROM store1 a, store2 b WHERE a.item = b.item AND score(b.price) > 2 {BOTH}"
     bound = preference_query(text)
     assert [(output.name, output.sql) for output in bound.outputs] == [
@@ -209,7 +209,7 @@ def test_outputs_are_expressions_over_both_sides_and_functions_are_remembered() 
     assert bound.sides[0].columns == ("item", "price", "name", "spot")
 
 
-def test_many_queries_ask_for_their_types_together() -> None:
+def test_types_of_many_queries_are_resolved_together() -> None:
     rules = Rules()
     texts = {f"q{i}": f"SELECT price + {i} AS p FROM store1 WHERE item * {i} > 5 {WANT}" for i in range(100)}
     texts["wrong"] = f"SELECT prise FROM store1 {WANT}"
@@ -290,7 +290,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT to_number(item) FROM store1 {WANT}", "to_number takes two arguments", "to_number(item)"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_is_pointed_at(text: str, said: str, place: str) -> None:
+def test_unsupported_queries_are_errors_with_a_place(text: str, said: str, place: str) -> None:
     with pytest.raises(SQLError) as refused:
         preference_query(text)
     error = refused.value
@@ -302,7 +302,7 @@ WORDS = f"SELECT a.item , median(price) FROM store1 a JOIN store2 b ON a.item = 
 
 
 @given(st.data())
-def test_any_words_are_a_query_or_an_error(data: st.DataObject) -> None:
+def test_any_sequence_of_words_gives_a_query_or_an_error(data: st.DataObject) -> None:
     words = list(WORDS)
     for _ in range(3):
         at, other = (data.draw(st.integers(0, len(words) - 1)) for _ in range(2))

@@ -124,7 +124,7 @@ def test_keys_are_found_in_what_is_selected(
     assert [(item.name, item.sql) for item in query.items] == items
 
 
-def test_a_plain_column_as_key_says_so() -> None:
+def test_a_key_that_is_a_plain_column_has_its_name() -> None:
     query = over_trades("count(*)", "GROUP BY site, site + 1")
     assert query.keys == (Key("site", col("site")), Key("site + 1", Scalar("`site` + 1", DOUBLE)))
 
@@ -197,7 +197,7 @@ def test_user_defined_functions_are_listed() -> None:
         ("count(*)", "; SELECT 1", "one query at a time", ";"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_pointed_at(select: str, rest: str, said: str, place: str | None) -> None:
+def test_an_error_points_at_its_place(select: str, rest: str, said: str, place: str | None) -> None:
     with pytest.raises(SQLError) as refused:
         over_trades(select, rest)
     error = refused.value
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_pointed_at(select: str, rest: str, said: str, place: s
         ("SELECT FROM Trades [RANGE 5 s SLIDE 1 s]", "SELECT needs something to select"),
     ],
 )
-def test_what_is_no_query_is_said(text: str, said: str) -> None:
+def test_a_text_that_is_no_query_is_an_error(text: str, said: str) -> None:
     with pytest.raises(SQLError) as refused:
         bound(text)
     assert said in refused.value.message

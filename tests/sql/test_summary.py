@@ -48,7 +48,7 @@ STATEMENTS: dict[str, Summary] = {
 
 
 @pytest.mark.parametrize("text", STATEMENTS)
-def test_a_summary_is_what_its_statement_says(text: str) -> None:
+def test_each_option_of_a_summary_is_bound(text: str) -> None:
     assert is_statement(text)
     assert parse_summary(text) == read_statement(text) == bind_summary(text, CATALOG) == STATEMENTS[text]
 
@@ -71,7 +71,7 @@ def test_a_summary_reaches_back_as_far_as_its_granularities_together() -> None:
     assert bind_summary(f"{CREATE} AND COLLAPSE(4, 3)", CATALOG).reach == (10 + 40 + 160) * SECOND
 
 
-def test_a_name_is_taken_once_and_the_same_statement_again_is_the_same_summary() -> None:
+def test_a_name_can_t_be_reused_except_for_the_same_statement() -> None:
     catalog = replace(CATALOG, summaries=SUMMARIES)
     assert bind_summary(CREATE, catalog) == ITEMS
     with pytest.raises(SQLError, match="there is a summary items already; DROP SUMMARY items comes first"):

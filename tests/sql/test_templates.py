@@ -90,7 +90,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [*READ_ONCE, *READ_ALONE])
-def test_a_query_with_other_constants_is_as_if_it_was_read_alone(
+def test_a_query_from_a_template_equals_the_query_bound_alone(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, *constants = (READ_ONCE | READ_ALONE)[case]
@@ -102,7 +102,7 @@ def test_a_query_with_other_constants_is_as_if_it_was_read_alone(
     assert bind(dict(reversed(texts.items())), CATALOG, Rules()) == alone
 
 
-def test_constants_that_make_two_aggregates_one_are_read_alone() -> None:
+def test_constants_that_make_two_aggregates_equal_are_bound_without_the_template() -> None:
     text = f"SELECT sum(price * 1) AS a, sum(price * 2) AS b FROM Trades {WINDOW}"
     both = bind({"two": text, "one": text.replace("2)", "1)")}, CATALOG, Rules())
     assert [len(query.calls) for query in both.values() if isinstance(query, Query)] == [2, 1]
@@ -112,7 +112,7 @@ _CONSTANTS = re.compile(r"'[^']*'|\b\d+(?:\.\d+)?\b")
 
 
 @given(st.sampled_from(QUERIES), st.randoms(use_true_random=False))
-def test_any_constants_give_the_query_or_the_error_of_the_query_alone(text: str, random: Any) -> None:
+def test_any_constants_give_the_query_or_error_of_binding_alone(text: str, random: Any) -> None:
     def other(found: re.Match[str]) -> str:
         if random.random() < 0.6:
             return found[0]
@@ -140,7 +140,7 @@ def test_an_error_points_into_its_own_query() -> None:
     ]
 
 
-def test_an_error_that_only_other_constants_make_points_into_its_own_query() -> None:
+def test_an_error_in_a_later_query_s_constants_points_into_that_query() -> None:
     text = "SELECT count(*) FROM Trades [RANGE 1000 s SLIDE 10 s]"
     wrong = "SELECT count(*) FROM Trades [RANGE 5 s SLIDE 0 s]"
     outcome = bind({"right": text, "wrong": wrong}, CATALOG, Rules())["wrong"]
@@ -160,7 +160,7 @@ def test_equal_scalars_of_different_queries_are_one_object() -> None:
     assert a.calls[0].args[0] is b.calls[0].args[0]
 
 
-def test_what_is_known_is_not_asked_again_by_the_next_call() -> None:
+def test_resolved_types_are_reused_by_the_next_call() -> None:
     rules = Rules()
     binding = Binding(CATALOG, rules)
     text = f"SELECT sum(price * volume) / count(*) AS m FROM Trades {WINDOW} WHERE abs(price) > 1"
@@ -170,7 +170,7 @@ def test_what_is_known_is_not_asked_again_by_the_next_call() -> None:
     assert len(rules.calls) == asked
 
 
-def test_an_error_is_not_remembered() -> None:
+def test_errors_are_not_cached() -> None:
     class Mending(Rules):
         broken = True
 
@@ -187,7 +187,7 @@ def test_an_error_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("text", ['SELECT "1" + 2', "SELECT 1 -- 2", "SELECT 1 /* 2 */", r"SELECT '\'' + 1"])
-def test_a_text_whose_quotes_may_deceive_is_not_cut(text: str) -> None:
+def test_a_text_with_ambiguous_quotes_is_not_cut(text: str) -> None:
     assert cut(text).constants == ()
 
 
@@ -221,13 +221,13 @@ def test_having_is_also_a_predicate_over_keys_and_aggregates() -> None:
     assert (symbol.scalar.sql, symbol.values) == ("`k1`", ("a", "b"))
 
 
-def test_what_having_computes_is_a_scalar_over_keys_and_aggregates() -> None:
+def test_expressions_in_having_are_scalars_over_keys_and_aggregates() -> None:
     mean = kept("v / n >= 2")
     assert isinstance(mean, Comparison)
     assert mean.scalar.sql == "`a0` / `a1`"
 
 
-def test_what_the_kernel_cant_compare_stays_a_condition_of_sparks() -> None:
+def test_comparisons_that_the_kernel_can_t_make_are_left_to_spark() -> None:
     opaque = kept("symbol LIKE 'a%'")
     assert isinstance(opaque, Truth)
     assert opaque.scalar.sql == "`k1` LIKE 'a%'"

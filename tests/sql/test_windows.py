@@ -87,7 +87,7 @@ def test_sparks_form_aligns_starts(call: str, spec: WindowSpec) -> None:
         ("clockless [RANGE 5 SLIDE 5 WATTR n]", Clock("clockless", "n", ClockKind.INTEGER), pa.int64(), WindowSpec(5, 5)),
     ],
 )  # fmt: skip
-def test_any_clock_will_do(source: str, clock: Clock, kind: pa.DataType, spec: WindowSpec) -> None:
+def test_every_kind_of_clock_is_bound(source: str, clock: Clock, kind: pa.DataType, spec: WindowSpec) -> None:
     query = bound(f"SELECT count(*) FROM {source}")
     assert (query.clock, query.clock_type, query.window) == (clock, kind, spec)
 

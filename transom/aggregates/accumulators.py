@@ -57,6 +57,11 @@ class Accumulator(Protocol):
         """The id in checkpoints: equal for equal accumulators, and independent of Python names."""
         ...
 
+    @property
+    def label(self) -> str:
+        """What EXPLAIN calls it, before the argument in parentheses."""
+        ...
+
     def types(self) -> list[pa.DataType]:
         """The types of the state's columns."""
         ...
@@ -93,6 +98,10 @@ class CountRows:
     traits: ClassVar = AccumulatorTraits(ExactStore.COUNT, reads_values=False)
 
     @property
+    def label(self) -> str:
+        return "count"
+
+    @property
     def id(self) -> str:
         return "count(*)"
 
@@ -114,6 +123,10 @@ class Count:
     """How many values are not null."""
 
     traits: ClassVar = AccumulatorTraits(ExactStore.COUNT)
+
+    @property
+    def label(self) -> str:
+        return "count"
 
     @property
     def id(self) -> str:
@@ -150,6 +163,10 @@ class Sum:
         return AccumulatorTraits(ExactStore.TOTAL if is_integer else ExactStore.STATES)
 
     @property
+    def label(self) -> str:
+        return "sum"
+
+    @property
     def id(self) -> str:
         return f"sum({type_id(self.input)})"
 
@@ -179,6 +196,10 @@ class Extreme:
     @property
     def traits(self) -> AccumulatorTraits:
         return AccumulatorTraits(ExactStore.LEAST if self.function == "min" else ExactStore.GREATEST)
+
+    @property
+    def label(self) -> str:
+        return self.function
 
     @property
     def id(self) -> str:
@@ -215,6 +236,10 @@ class Moments:
     """
 
     traits: ClassVar = AccumulatorTraits()
+
+    @property
+    def label(self) -> str:
+        return "moments"
 
     @property
     def id(self) -> str:
@@ -274,6 +299,10 @@ class AllValues:
     """
 
     traits: ClassVar = AccumulatorTraits()
+
+    @property
+    def label(self) -> str:
+        return "all_values"
 
     @property
     def id(self) -> str:

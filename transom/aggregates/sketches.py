@@ -31,6 +31,10 @@ class Distinct:
     lg_k: int
 
     @property
+    def label(self) -> str:
+        return "distinct"
+
+    @property
     def id(self) -> str:
         return f"hll({type_id(self.input)},lg_k={self.lg_k})"
 
@@ -91,6 +95,10 @@ class Quantiles:
     traits: ClassVar = AccumulatorTraits(is_sketch=True)
     input: pa.DataType
     k: int
+
+    @property
+    def label(self) -> str:
+        return "quantiles"
 
     @property
     def id(self) -> str:

@@ -55,6 +55,11 @@ def parse_record(kind: type[Record], value: Any) -> Record:
     return _adapter(cache_key).validate_python(value)
 
 
+def record_of(kind: type[Record], source: Any) -> Record:
+    """A record with the values of an object's attributes of the same names."""
+    return kind(**{name: getattr(source, name) for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]
+
+
 # --- the service -----------------------------------------------------------------------------
 
 

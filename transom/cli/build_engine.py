@@ -88,7 +88,7 @@ def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
 def _drop_outdated(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
     """Drop queries and summaries of the checkpoint that the file does not have, or has with another text.
 
-    A query also begins anew when its summary does.
+    A query also starts over when its summary does.
     """
     wanted = {summary.name: summary for summary in map(parse_summary, pipeline.summaries)}
     outdated = {
@@ -104,14 +104,14 @@ def _drop_outdated(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
             log.warning("query %s of the checkpoint is no longer in the pipeline: dropped", name)
             query.drop()
         elif pipeline.queries[name].sql != query.text:
-            log.warning("the text of query %s differs from the checkpoint's: the query begins anew", name)
+            log.warning("the text of query %s differs from the checkpoint's: the query starts over", name)
             query.drop()
         elif name in guided:
-            log.warning("query %s begins anew, since its summary does", name)
+            log.warning("query %s starts over, because its summary does", name)
             query.drop()
     for name in outdated:
         if name in wanted:
-            log.warning("the text of summary %s differs from the checkpoint's: the summary begins anew", name)
+            log.warning("the text of summary %s differs from the checkpoint's: the summary starts over", name)
         else:
             log.warning("summary %s of the checkpoint is no longer in the pipeline: dropped", name)
         engine.execute(f"DROP SUMMARY {quote(name)}")

@@ -60,7 +60,7 @@ def _write_late_rows(engine: Engine, streams: list[str], path: Path) -> None:
 
 
 def print_summary(console: Console, engine: Engine, seconds: float) -> None:
-    """Print a line per stream with its late, rejected and shed rows, and what else was left out."""
+    """Print a line per stream with its late, rejected and shed rows, and other warnings."""
     progress = engine.progress()
     for name, stream in progress.streams.items():
         console.print(

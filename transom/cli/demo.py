@@ -39,8 +39,8 @@ from transom.plan.explain.text_parts import counted, queries_text
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 from transom.runtime.progress import StreamProgress
-from transom.server.lifecycle import serving
 from transom.server.settings import ServerSettings
+from transom.web_service import serving
 
 SLACK = "1 hour"  # most flights leave within an hour of their schedule; rows of others may be late
 DEMO_BATCH = timedelta(hours=4)  # of the stream, in a batch
@@ -205,7 +205,7 @@ def play(console: Console, replay: FlightReplay, stream: Iterable[pa.Table]) -> 
 
 
 def print_totals(console: Console, replay: FlightReplay) -> None:
-    """Print the totals: what happened to every row."""
+    """Print the totals: how many rows were processed, late and rejected."""
     seconds = monotonic() - replay.started
     stream = replay.stream()
     lines = {

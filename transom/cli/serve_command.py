@@ -66,7 +66,8 @@ def serve(
     # Importing Spark and the web server takes seconds, so usage errors are reported before that.
     from transom.cli.build_engine import built_engine
     from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
-    from transom.server.lifecycle import HttpServer, serve_engine
+    from transom.server.lifecycle import HttpServer
+    from transom.web_service import serve_engine
 
     http = HttpServer(settings)
     typer.echo("starting the engine ...", err=True)

@@ -54,9 +54,7 @@ STREAM = (
         "what to do with rows beyond a batch's budget: sideline or shed; none: there is no budget",
     ),
     Setting("budget", "budget", "how much a batch may process"),
-    Setting(
-        "share", "count", "while new rows arrive, process one sidelined row for every so many new ones", "3"
-    ),
+    Setting("share", "count", "while new rows arrive, process one sidelined row for this many new rows", "3"),
     Setting(
         "replay",
         "replay",

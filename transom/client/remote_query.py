@@ -66,7 +66,7 @@ class RemoteQuery:
         """Follow results from now on, from a cursor, or from the first; ends when the query is dropped.
 
         While the server can't be reached, the client retries for `patience` seconds and then continues after
-        the last result: none is lost, and none comes twice. `on_disconnect` is called once per outage.
+        the last result: no result is lost or repeated. `on_disconnect` is called once per outage.
         `query.cursor` is after the last table that was yielded.
         """
         first = self._chunk(cursor if cursor is not None or from_start else END_CURSOR)
@@ -145,7 +145,7 @@ class RemoteQuery:
 
     @property
     def suspended(self) -> str | None:
-        """Why the query takes no part in batches any more, or None; as of the last status."""
+        """Why the query is suspended, or None; as of the last status."""
         return self.info.suspended
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
@@ -157,7 +157,7 @@ class RemoteQuery:
         return self._http.record(AccuracyInfo, "GET", f"{self._path}/accuracy")
 
     def tune(self, aggressiveness: float | None) -> None:
-        """Emit early results when this share of the slide is still to come; None: when the query says."""
+        """Emit early results when this share of the slide is left; None restores the setting of the query's text."""
         self._http.json("PUT", f"{self._path}/aggressiveness", {"value": aggressiveness})
 
     def coverage(self) -> CoverageInfo:

@@ -1,4 +1,4 @@
-"""The accuracy monitor: how accurate early results turned out, and a slider for how early to emit them."""
+"""The accuracy monitor: the measured accuracy of early results, and a slider for how early to emit them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class AccuracyMonitor:
         self._show_setting()
 
     def follow(self, status: QueryStatus) -> None:
-        """Take over the engine's setting, and forget a pending one that the engine has applied."""
+        """Adopt the engine's setting, and drop a pending setting that the engine has applied."""
         self.status = status
         if not status.tuned:
             self._query_default = status.aggressiveness

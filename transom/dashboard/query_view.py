@@ -37,7 +37,7 @@ PLAN_SECONDS = 10.0  # between two readings of the plan
 
 @dataclass(frozen=True)
 class QueryData:
-    """What is new about the query; None for what has not changed."""
+    """The changed data of a query; None for unchanged data."""
 
     status: QueryStatus
     table: pa.Table | None

@@ -2,9 +2,9 @@
 
 The score of a pair is (final - projected) in the group's unit. Quantiles of the last scores at a mark bound
 the next final. The level is corrected online by the misses (adaptive conformal inference: Gibbs and Candès
-2021), so that coverage holds under drift and although sliding windows overlap. The thesis says that a
-stream system can't have such bounds (5.4, 6.2 c): not from the theory of sampling, but from measurement it
-can.
+2021), so that coverage holds under drift and for overlapping sliding windows. The thesis says that a stream
+system can't have such bounds (5.4, 6.2 c). That is true of bounds from sampling theory; these bounds come from
+measured errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConformalBounds:
 
     @property
     def least(self) -> int:
-        """Fewer scores than this give no bounds: 1 / (1 - confidence), but from 8 to 200.
+        """The minimal number of scores for bounds: 1 / (1 - confidence), but from 8 to 200.
 
         They must be of as many windows, or of 10: the scores of one window at one mark depend on each
         other.
@@ -66,7 +66,7 @@ class ConformalBounds:
         with np.errstate(invalid="ignore"):
             under = (scores < 0).sum(axis=2) / np.maximum(count, 1)
             over = (scores > 0).sum(axis=2) / np.maximum(count, 1)
-        # Ties at zero (a MAX that had arrived): what one side can't miss, the other side may miss.
+        # Ties at zero (a MAX that had arrived): if one side can't be missed, the other side gets its share of misses.
         below = np.maximum(level / 2, level - over) * (count + 1)
         above = np.maximum(level / 2, level - under) * (count + 1)
         enough = (count >= self.least) & (self.windows[used] >= min(self.least, 10))[:, None]
@@ -86,7 +86,7 @@ class ConformalBounds:
         return np.where(known, under, np.nan), np.where(known, over, np.nan)
 
     def with_pairs(self, runs: MarkRuns, windows: int, scores: Floats, missed: Floats) -> ConformalBounds:
-        """With the scores of more windows; `missed` is 1 for a final out of bounds, NaN where there were no bounds."""
+        """The bounds with the scores of more windows; `missed` is 1 for a final out of bounds, NaN without bounds."""
         bounded = ~np.isnan(missed)
         count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
         correction = PACE * (self.miss - misses / np.maximum(count, 1))
@@ -126,5 +126,5 @@ def _ranked(scores: Floats, rank: Floats, count: Ints) -> Floats:
 
 
 def _stretch(tail: Floats) -> Floats:
-    """How far beyond the outermost score to go, if less than one score is to be outside."""
+    """The distance beyond the outermost score, if less than one score may be outside."""
     return (1 / np.maximum(tail, 0.5)).clip(1.0, 2.0)

@@ -1,4 +1,4 @@
-"""The estimator of a query's early results: it projects them, bounds them, scores them and times them."""
+"""The estimator of a query: it projects final values, bounds them, measures its accuracy, and decides when to emit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from transom.estimates.stored_form import (
 
 @dataclass(frozen=True)
 class Estimator:
-    """What a query has learned from pairs of early and final values; immutable.
+    """The statistics that a query has learned from pairs of early and final values; immutable.
 
     `point` is the part of the slide at which windows are emitted, if the query asks for an accuracy.
     """
@@ -86,7 +86,7 @@ class Estimator:
         return Estimates(projected, low, high)
 
     def with_observation(self, values: EarlyValues, estimates: Estimates) -> Estimator:
-        """With early values and their estimates pending until the finals come."""
+        """The estimator with early values and their estimates, pending until their finals arrive."""
         mark = marks(values.slides_left)
         rows_kept = rows_to_keep(values.group, values.window, mark, values.emitted, self.limits)
         rows = PendingRows(
@@ -106,7 +106,7 @@ class Estimator:
 
     def with_finals(self, finals: FinalValues, quality: Quality | None = None) -> Estimator:
         """Pair finals with their pending early values, and learn from the pairs."""
-        # All sums are taken in one order, whatever order the groups came in.
+        # Sums are taken in a fixed order, independent of the order of the groups.
         order = np.lexsort((finals.window, finals.group))
         sample = order[sampled_groups(finals.group, self.limits.groups)[order]]
         group, window = finals.group[sample], finals.window[sample]
@@ -142,11 +142,11 @@ class Estimator:
         return replace(after, monitor=monitor, pending=pending, point=point)
 
     def without(self, window: Ints, group: Ints | None = None) -> Estimator:
-        """Without pending values of windows, or of their groups, that closed without a final."""
+        """The estimator without pending values of windows, or of groups, that closed without a final."""
         return replace(self, pending=self.pending.without(window, group))
 
     def since(self, window: int) -> Estimator:
-        """Without pending values of windows before one: they are closed and will have no further final."""
+        """The estimator without pending values of earlier windows, which are closed and get no further finals."""
         pending = self.pending.since(window)
         return self if pending is self.pending else replace(self, pending=pending)
 
@@ -160,17 +160,17 @@ class Estimator:
     def _with_pairs(
         self, pairs: PendingRows, runs: MarkRuns, final: Floats, missed: Floats, groups: GroupProfiles
     ) -> Estimator:
-        """With the pairs in groups, experts and bounds, which are all judged by what they knew before."""
+        """The estimator after learning from pairs; groups, experts and bounds are tested before they learn."""
         windows = len(np.unique(pairs.window))
         given = self._input(pairs.early, pairs.slides_left, pairs.group)
         at = groups.places(pairs.group)
         projections = ExpertProjections(self.experts, self.groups, given).all()
-        # A group's first final is its level: what the pair teaches is the group's profile.
+        # A group's first final becomes its level, so the pair gives information only about the group's profile.
         is_known = (given.at >= 0)[:, None]
         level = np.where(is_known, _rows(self.groups.level, given.at), groups.level[at])
         level = np.where(level > 0, level, self._typical)
         error = np.abs(final - pairs.projected)
-        is_taught = self.experts.count[runs.mark] > 0  # without any profile, an error predicts nothing
+        is_taught = self.experts.count[runs.mark] > 0  # without a profile, an error has no predictive value
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             unit = self._units(given.at, pairs.projected)
             scores = np.where(is_taught, (final - pairs.projected) / unit, np.nan)
@@ -241,7 +241,7 @@ class Estimator:
 
     @classmethod
     def loads(cls, data: bytes, limits: EstimateLimits = DEFAULT_LIMITS) -> Estimator:
-        """The estimator that `dumps` made into bytes."""
+        """The estimator in bytes that `dumps` returned."""
         meta, arrays = unpack(data)
         items = [decode_item(item) for item in meta["items"]]
         empty = cls.of(decode_emit(meta["emit"]), items, meta["range"], limits)
@@ -260,7 +260,7 @@ class Estimator:
 
 
 def _rows(values: Floats, at: Ints) -> Floats:
-    """The rows of groups; at -1 some row that the caller replaces."""
+    """The rows of groups; an arbitrary row at -1, which the caller replaces."""
     return values[at] if len(values) else np.zeros((len(at), values.shape[1]))
 
 

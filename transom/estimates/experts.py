@@ -20,7 +20,7 @@ from transom.estimates.marks import MARKS, MarkRuns, nearest
 
 
 class Expert(IntEnum):
-    """What an expert adds to an early value."""
+    """The amount that an expert adds to an early value."""
 
     RAW = 0  # nothing
     PRIOR = 1  # for growing values: the rest if tuples arrive evenly
@@ -48,7 +48,7 @@ TIES = 0.1  # weight of the error in levels next to the accuracy, which is 0 for
 
 @dataclass(frozen=True)
 class ProjectionInput:
-    """Early values to be projected; arrays of equal length."""
+    """The early values to project; arrays of equal length."""
 
     early: Floats  # by numeric item
     slides_left: Floats
@@ -59,7 +59,7 @@ class ProjectionInput:
 
 @dataclass(frozen=True)
 class Experts:
-    """What was learned over all groups: arrays of marks x numeric items."""
+    """The statistics over all groups from which experts project: arrays of marks x numeric items."""
 
     count: Floats  # windows
     slides_left: Floats  # average
@@ -151,7 +151,7 @@ class Experts:
         projections: Floats,
         error: Floats,
     ) -> Experts:
-        """With pairs of early and final values.
+        """The experts after learning from pairs of early and final values.
 
         `projections` are those that the experts made before they learned from these pairs; `error` is the
         absolute error of the values that were projected.
@@ -219,7 +219,7 @@ class ExpertProjections:
             return early + self._increment(expert) * self._stretch
 
     def _increment(self, expert: int) -> Floats:
-        """What is expected to arrive after the mark."""
+        """The expected increment after the mark."""
         early, mark = self.given.early, self.given.mark
         increment, recent, ratio, recent_ratio, slope, intercept = self.experts.coefficients
         match expert:

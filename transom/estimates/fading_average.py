@@ -1,4 +1,4 @@
-"""Averages over windows that fade: plain averages at first, exponential ones later."""
+"""Fading averages over windows: plain averages at first, exponential averages later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from transom.columns.arrays import Floats
 
-SLOW = 1 / 64  # the newest window's weight in a long average, once there are that many windows
+SLOW = 1 / 64  # the minimal weight of the newest window in a long average
 FAST = 1 / 8  # the same in an average over the last few windows
 
 

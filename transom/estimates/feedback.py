@@ -1,4 +1,4 @@
-"""The link to the engine: early results get estimates, and finals teach the estimators."""
+"""The link to the engine: early results get estimates, and estimators learn from finals."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ log = logging.getLogger("transom")
 
 @dataclass(frozen=True)
 class BatchFeedback:
-    """What estimators learn from a batch: its finals and its early results.
+    """The finals and the early results of a batch, from which estimators learn.
 
-    `emitted` are the early results for the user. `observed` were computed only to learn from them. `now` is
-    how far each query's clock has come; `closed` are the window ids below which a query's windows are closed.
+    `emitted` are the early results for the user. `observed` are computed only to learn from them. `now` is the
+    time of each query's clock; `closed` are the window ids below which a query's windows are closed.
     """
 
     final: Results
@@ -64,7 +64,7 @@ def learn_from_batch(
         quality = qualities.get(emit.quality) if emit is not None and emit.quality is not None else None
         try:
             estimators[query.name] = estimator.with_finals(_finals(query, table, made), quality)
-        except Exception:  # e.g. the user's quality function; results are right without estimates
+        except Exception:  # such as an error in the user's quality function; results are not affected
             log.exception("the estimator of %s failed to learn from finals and starts anew", query.name)
             estimators[query.name] = new_estimator(query)
     for name, wid in feedback.closed.items():
@@ -78,7 +78,7 @@ def learn_from_batch(
 def with_observations(
     before: Mapping[str, Estimator], observations: Iterable[Observation], queries: Mapping[str, CompiledQuery]
 ) -> Mapping[str, Estimator]:
-    """The estimators with observations pending until the finals come."""
+    """The estimators with observations, pending until their finals arrive."""
     estimators = dict(before)
     for observation in observations:
         name = observation.query
@@ -107,7 +107,7 @@ def add_estimates(
             estimates = estimator.estimate(values)
             observations.append(Observation(query.name, values, estimates))
             table = with_estimates(query, table, estimates)
-        except Exception:  # the early result itself is right
+        except Exception:  # the early result itself is correct
             log.exception("the estimator of %s failed; its early results have no estimates", query.name)
         batches.append(ResultBatch([query.name], np.array([0, table.num_rows]), table))
     return Results(batches), observations
@@ -125,7 +125,7 @@ def _emitting(
 
 
 def new_estimator(query: CompiledQuery) -> Estimator:
-    """An estimator of a query that has learned nothing."""
+    """A new estimator for a query."""
     bound = query.query
     assert bound.emit is not None
     kinds = [ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in _compared(bound)]

@@ -84,7 +84,7 @@ class GroupProfiles:
         return _shrunk(self.spread, self.usual, self.paired, 0.1, 10.0)
 
     def with_finals(self, group: Ints, window: Ints, finals: Floats) -> GroupProfiles:
-        """With more finals; new groups get a row."""
+        """The profiles with more finals; new groups get a row."""
         profiles = self._with_groups(group)
         at = profiles.places(group)
         last = profiles.last.copy()
@@ -101,7 +101,7 @@ class GroupProfiles:
         )
 
     def with_pairs(self, at: Ints, windows: int, values: tuple[Floats, ...]) -> GroupProfiles:
-        """With pairs of some windows; `values` are their grown, added, scaled, spread and usual."""
+        """The profiles with pairs of some windows; `values` are their grown, added, scaled, spread and usual."""
         valid = ~np.isnan(sum(values))
         names = ("grown", "added", "scaled", "spread", "usual")
         pairs, _ = _sums(at, len(self.key), valid, values[0])
@@ -115,7 +115,7 @@ class GroupProfiles:
         return replace(self, paired=self.paired + fresh, **moved)
 
     def bounded(self, limit: int) -> GroupProfiles:
-        """Without the groups whose last final is oldest, if there are more than `limit`."""
+        """The profiles without the groups whose last finals are oldest, if there are more than `limit`."""
         if len(self.key) <= limit:
             return self
         order = np.lexsort((mix_bits(self.key.view(np.uint64)), -self.last))

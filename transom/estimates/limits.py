@@ -1,4 +1,4 @@
-"""The limits of what estimators keep in memory."""
+"""Limits of the data that estimators keep in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The monitor: how accurate emitted early results turned out to be (thesis 4.4, figure 6.4)."""
+"""The monitor: the measured accuracy of emitted early results (thesis 4.4, figure 6.4)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ItemAccuracy:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the monitor of a query shows; `total` and `recent` are over all items."""
+    """The accuracy report of a query; `total` and `recent` are over all items."""
 
     total: Score
     recent: Score
@@ -96,7 +96,7 @@ class Monitor:
         missed: Floats,
         recent_windows: int = DEFAULT_LIMITS.recent_windows,
     ) -> Monitor:
-        """With the accuracies of more pairs; `missed` is 1 for a final out of bounds, NaN without bounds."""
+        """The monitor with more pairs; `missed` is 1 for a final out of bounds, 0 within, NaN without bounds."""
         windows = np.unique(window)
         valid = ~(np.isnan(raw) | np.isnan(projected))
         sums = runs.sums(np.where(valid, np.stack([valid, raw, projected]), 0.0))
@@ -122,12 +122,12 @@ class Monitor:
         )
 
     def curve(self) -> tuple[Floats, Floats, Floats]:
-        """At the marks of the last slide, the earliest first: windows, raw accuracy and projected accuracy."""
+        """Windows, raw accuracy and projected accuracy at the marks of the last slide, the earliest first."""
         seen, raw, projected = (a[LAST_SLIDE][::-1] for a in (self.windows, self.raw, self.projected))
         return seen, np.where(seen > 0, raw, np.nan), np.where(seen > 0, projected, np.nan)
 
     def scores(self) -> tuple[Score, Score]:
-        """Over all items: in total, and over the last windows."""
+        """The scores over all items: in total, and over the last windows."""
         return _score(_over_items(self.total)), _score(_over_items(_merged(self.recent)))
 
     def item(self, place: int, name: str) -> ItemAccuracy:

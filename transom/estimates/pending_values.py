@@ -1,4 +1,4 @@
-"""Early values of windows that are still open, kept until their finals come."""
+"""Early values of open windows, kept until their finals arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PendingRows:
         return len(self.window)
 
     def take(self, rows: NDArray) -> PendingRows:
-        """Some of the rows, by number or by mask."""
+        """The rows at positions or at a mask."""
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in ARRAYS}
         if self.items is None:
             return PendingRows(**arrays)
@@ -65,7 +65,7 @@ class Pending:
         return sum(map(len, self.parts))
 
     def with_rows(self, rows: PendingRows, limits: EstimateLimits = DEFAULT_LIMITS) -> Pending:
-        """With more rows; beyond the limit, those of the oldest windows are evicted."""
+        """The pending rows and more rows; beyond the limit, rows of the oldest windows are evicted."""
         parts = tuple(part for part in (*self.parts, rows) if len(part))
         if len(parts) > limits.pending_parts:
             parts = (PendingRows.concatenated(parts),)
@@ -76,7 +76,7 @@ class Pending:
         return Pending(parts)
 
     def split(self, window: Ints, group: Ints) -> tuple[PendingRows | None, Ints, Pending]:
-        """The rows of the given (window, group) pairs, the number of the pair of each row, and the rest."""
+        """The rows of the given (window, group) pairs, the position of each row's pair, and the other rows."""
         windows, groups = np.unique(window), np.unique(group)
         keys = np.searchsorted(windows, window) * len(groups) + np.searchsorted(groups, group)
         order = np.argsort(keys, kind="stable")
@@ -100,14 +100,14 @@ class Pending:
         return PendingRows.concatenated(matching), np.concatenate(numbers), Pending(tuple(rest))
 
     def since(self, window: int) -> Pending:
-        """Without windows before this one."""
+        """The pending rows without windows before this one."""
         if all(part.window.min(initial=window) >= window for part in self.parts):
             return self
         parts = [part.take(part.window >= window) for part in self.parts]
         return Pending(tuple(part for part in parts if len(part)))
 
     def without(self, window: Ints, group: Ints | None) -> Pending:
-        """Without (window, group) pairs that will have no final; without groups, whole windows."""
+        """The pending rows without (window, group) pairs that get no final, or without whole windows."""
         if group is not None:
             return self.split(window, group)[2]
         parts = [part.take(~np.isin(part.window, window)) for part in self.parts]

@@ -51,7 +51,7 @@ def pair_accuracies(
 
 
 def _judged_rows(pairs: PendingRows, limit: int) -> Ints:
-    """All pairs that were emitted, and a sample of the others."""
+    """The rows of all emitted pairs, and of a sample of the others."""
     others = np.flatnonzero(~pairs.emitted)
     return np.sort(np.r_[np.flatnonzero(pairs.emitted), others[:: -(-len(others) // limit) or 1]])
 

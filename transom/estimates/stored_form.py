@@ -73,7 +73,7 @@ def decode_arrays(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_emit(emit: Emit) -> dict[str, Any]:
-    """When a query reports windows early."""
+    """The stored form of EMIT EARLY."""
     return {
         "every": emit.every,
         "at": list(emit.at),
@@ -85,7 +85,7 @@ def encode_emit(emit: Emit) -> dict[str, Any]:
 
 
 def decode_emit(stored: Mapping[str, Any]) -> Emit:
-    """What `encode_emit` stored."""
+    """The EMIT EARLY clause that `encode_emit` encoded."""
     low, high = stored["between"]
     return Emit(
         every=stored["every"],
@@ -98,10 +98,10 @@ def decode_emit(stored: Mapping[str, Any]) -> Emit:
 
 
 def encode_item(item: ItemKind) -> dict[str, Any]:
-    """An item of a SELECT list as an estimator sees it."""
+    """The stored form of an item of the SELECT list."""
     return {"name": item.name, "is_number": item.is_number, "grows": item.grows}
 
 
 def decode_item(stored: Mapping[str, Any]) -> ItemKind:
-    """What `encode_item` stored."""
+    """The item that `encode_item` encoded."""
     return ItemKind(stored["name"], stored["is_number"], stored["grows"])

@@ -31,7 +31,7 @@ from transom.kernel.aggregate import (
 )
 from transom.kernel.query_counts import QueryCounts
 from transom.kernel.shards import Shelf
-from transom.ondemand.store_specs import StoreSet, store_sets
+from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
@@ -73,10 +73,6 @@ class DataBatch:
     def readers(self) -> list[CompiledQuery]:
         """The queries that read its rows, standing or on demand."""
         return [*self.queries, *self.on_demand]
-
-    def with_on_demand(self, queries: Sequence[CompiledQuery]) -> DataBatch:
-        """The batch with other on-demand queries."""
-        return replace(self, on_demand=queries, store_sets=store_sets(queries))
 
     @property
     def before(self) -> StreamState:

@@ -46,9 +46,6 @@ from transom.windows.batch_profile import Profile
 from transom.windows.closed_time import Closed, View
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
-# A signature family is too fragmented if a fragment has fewer tuples than this, on average over many.
-TUPLES_PER_SIGNATURE = 2
-MANY = 1024
 BITS_AT_ONCE = 1 << 24  # of late rows and groups of queries
 
 
@@ -254,7 +251,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
                 by_layout.setdefault(layout, []).append(table)
         owners = tuples.fragments.ranges.owners
         matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
-        if family.signed and tuples.fragments.count * TUPLES_PER_SIGNATURE > len(tuples) >= MANY:
+        if family.signed and plan.limits.is_too_fragmented(tuples.fragments.count, len(tuples)):
             outcome.too_fragmented |= frozenset(family.ids.tolist())
         in_ranges = tuples.in_ranges()
         outcome.unshared += int(in_ranges @ family.queries[owners])

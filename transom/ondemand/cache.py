@@ -1,4 +1,4 @@
-"""A cache beside the batches: it reads committed stores and remembers the answers of OrderedSharing."""
+"""A cache of OrderedSharing's answers, which lookups use while batches run; it reads committed stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transom.ondemand.structures.runs import GroupAnswers
 from transom.ondemand.structures.values import RawTuples
 from transom.state.state import State, StoreState
 
-MAX_PENDING_BATCHES = 64  # beyond these, cached answers that no lookup reads are evicted
+MAX_PENDING_BATCHES = 64  # beyond this number, answers that no lookup reads are evicted
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class LookupCache:
     """Serves lookups in their callers' threads, while batches run.
 
     Cached answers are not part of the state: the cache receives the runs of each committed batch, and it
-    builds answers anew after a gap.
+    rebuilds answers after a gap.
     """
 
     _usage: dict[str, StoreUsage] = field(default_factory=dict)  # by store
@@ -94,7 +94,7 @@ class LookupCache:
     def batch_committed(
         self, after: State, store_runs: Iterable[StoreRun] = (), store_sets: Sequence[StoreSet] = ()
     ) -> None:
-        """Take note of a committed batch: its runs, and all store sets there are now."""
+        """Record a committed batch: its runs, and all present store sets."""
         runs_of_store: dict[str, list[StoreRun]] = {}
         for store_run in store_runs:
             runs_of_store.setdefault(store_run.store, []).append(store_run)
@@ -149,7 +149,7 @@ class LookupCache:
                     return _answers_from(cached, store, lookup)
         cached = _CachedAnswers.over(accumulator, lengths, store, state.batch_id)
         answers = _answers_from(cached, store, lookup)
-        # If a batch was committed meanwhile, the next lookup notices the gap and builds anew.
+        # If a batch was committed meanwhile, the next lookup detects the gap and rebuilds the answers.
         with self._lock:
             self._cached.setdefault(key, {})[accumulator] = cached
         return answers

@@ -1,4 +1,4 @@
-"""Answering a lookup: from a query's stores to its result for the window that ends now."""
+"""Answers a lookup: from a query's stores to its result for the window that ends now."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def _bound_fields(query: Query) -> list[pa.Field]:
 
 
 def lookup_result(answer: Answer, state: State, scalars: Scalars, made: int = 0) -> pa.Table:
-    """The result of a lookup: the SELECT list applied, and whether the stores saw all of the window."""
+    """The result of a lookup: the SELECT list, and whether the stores have seen all rows of the window."""
     results = finish([answer.lowered], Moment(state.batch_id, made=made), scalars)
     return _result_table(answer, results, answer.lookup.is_complete(state))
 

@@ -24,7 +24,7 @@ from transom.storage.shard_refs import ShardRef
 
 @dataclass(frozen=True)
 class PartitionedStores:
-    """Looks queries up in files, by tasks."""
+    """Answers lookups from files, by tasks."""
 
     files: ExecutorFiles
     max_files: int  # of a store, before they are merged

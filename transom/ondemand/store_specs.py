@@ -1,13 +1,13 @@
-"""Which stores on-demand queries need, and which queries share them.
+"""Which stores an on-demand query reads, and what a set of shared stores holds.
 
-A query reads one store per attribute, and one store that says which groups have tuples in the window.
-Queries over the same tuples and groups share stores whatever their windows: the longest window decides how
+A query reads one store per attribute, and one store of the groups that have tuples in the window.
+Queries over the same tuples and groups share stores even if their windows differ: the longest window decides how
 far back a store reaches. Paper: Aggregate Sharing in Stream Databases, sections 3.2.1 and 6.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +31,7 @@ NEWEST_TIMES = Staircase(Extreme(pa.int64(), "max"))  # over the tuples' times: 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """What a store keeps: the `attribute` of the tuples that match `where` (the FILTER), in a `structure`.
+    """A store's content: the `attribute` of the tuples that match `where` (the FILTER), in a `structure`.
 
     A store with `keeps_times` keeps the times of tuples. One without an attribute counts tuples.
     """
@@ -49,7 +49,7 @@ class StoreSpec:
 
     @property
     def text(self) -> str:
-        """What the store keeps, for people."""
+        """The store's content as text for users."""
         return f"{structure_name(self.structure)} of {self._what}{self._where}"
 
     @property
@@ -63,7 +63,7 @@ class StoreSpec:
 
 @dataclass(frozen=True)
 class StoreRead:
-    """How a lookup reads one accumulator or one interval: from which store, and by which structure."""
+    """The store and the structure from which a lookup reads one accumulator or one interval."""
 
     spec: StoreSpec
     structure: Structure
@@ -73,7 +73,7 @@ class StoreRead:
 class QueryStores:
     """The stores that a lookup of a query reads.
 
-    `groups` is the store that says which groups have tuples in the window. There is one read per slot, or
+    `groups` is the store of the groups that have tuples in the window. There is one read per slot, or
     with `has_bounds` (a TimeGram) one per aggregate call. With `uses_ordered_sharing`, OrderedSharing finds
     MIN and MAX in the stores' tuples.
     """
@@ -95,7 +95,7 @@ class QueryStores:
 
 
 def structure_name(structure: Structure) -> str:
-    """What the structure of a store is called, for people."""
+    """The name of a store's structure, for users."""
     match structure:
         case Staircase():
             return f"{'max' if structure.is_greatest else 'min'} staircase"
@@ -182,39 +182,3 @@ def store_scalars(store_sets: Iterable[StoreSet]) -> Iterator[Scalar]:
 def store_id(selection: str, spec: StoreSpec) -> str:
     """The id in checkpoints of a store over a selection's tuples."""
     return f"{selection} | {spec.id}"
-
-
-def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
-    """The store sets that on-demand queries need, one for each distinct selection."""
-    by_selection: dict[str, list[CompiledQuery]] = {}
-    for query in queries:
-        by_selection.setdefault(query.selection, []).append(query)
-    return tuple(_store_set(selection, members) for selection, members in by_selection.items())
-
-
-def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
-    # Many queries differ only in their windows: their specs are worked out once.
-    similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
-    for query in members:
-        reads_alike = query.using, query.slot_ids, query.reads
-        similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
-    specs: dict[str, StoreSpec] = {}
-    lengths: dict[str, set[int]] = {}
-    for query, ranges in similar.values():
-        for spec in stores_read_by(query).specs:
-            specs.setdefault(key := store_id(selection, spec), spec)
-            lengths.setdefault(key, set()).update(ranges)
-    first, by_length = members[0], dict[int, tuple[str, ...]]()
-    for query in members:
-        length = query.query.window.range
-        by_length[length] = (*by_length.get(length, ()), query.name)
-    return StoreSet(
-        selection,
-        first.query.clock,
-        first.conjuncts,
-        tuple(key.scalar for key in first.query.keys),
-        specs,
-        {key: frozenset(ranges) for key, ranges in lengths.items()},
-        tuple(query.name for query in members),
-        by_length,
-    )

@@ -45,7 +45,7 @@ def has_stores(state: State, query: CompiledQuery) -> bool:
 
 
 def store_inputs(state: State, stream: StreamState, store_sets: Sequence[StoreSet]) -> tuple[StoreInput, ...]:
-    """What the kernel needs to collect a batch's tuples for stores."""
+    """The input that the kernel needs to collect a batch's tuples for stores."""
     return tuple(
         StoreInput(
             store_set,
@@ -77,7 +77,7 @@ def fill_stores(
     shelf: Shelf | None,
     planner: Planner,
 ) -> dict[str, StoreState]:
-    """The stores after a batch; `after` is the batch's stream after it.
+    """The stores after a batch; `after` is the state of the batch's stream after the batch.
 
     Stores that the planner moves to the executors go to the shelf.
     """

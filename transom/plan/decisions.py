@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import overload
 
 from transom.plan.families import Family
+from transom.plan.subject import Subject, SubjectKind
 from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State
 
@@ -18,12 +19,12 @@ class Choice:
 
     `kind` is what was chosen without names and numbers, one of a few words a pass: metrics count choices by it.
 
-    >>> str(Choice("bids", "query top", "shares selection 3", "same WHERE, joins and GROUP BY as 2 queries"))
+    >>> str(Choice("bids", Subject.query("top"), "shares selection 3", "same WHERE, joins and GROUP BY as 2 queries"))
     'query top: shares selection 3 (same WHERE, joins and GROUP BY as 2 queries)'
     """
 
     stream: str
-    about: str
+    about: Subject
     chosen: str
     reason: str
     kind: str = "other"
@@ -45,19 +46,7 @@ class DecisionRecord:
 
     @classmethod
     def of(cls, pass_name: str, choice: Choice) -> DecisionRecord:
-        return cls(pass_name, choice.stream, choice.about, choice.chosen, choice.reason, choice.kind)
-
-
-def subjects(about: str) -> list[str]:
-    """The single subjects of a choice that may be about several.
-
-    >>> subjects("families 1, 4"), subjects("selection 3")
-    (['family 1', 'family 4'], ['selection 3'])
-    """
-    for plural, singular in (("selections ", "selection "), ("families ", "family ")):
-        if about.startswith(plural):
-            return [singular + number for number in about.removeprefix(plural).split(", ")]
-    return [about]
+        return cls(pass_name, choice.stream, str(choice.about), choice.chosen, choice.reason, choice.kind)
 
 
 class LazyChoices(Sequence[Choice]):
@@ -86,14 +75,15 @@ class Decision:
     """What one pass decided.
 
     `choices` are the texts for people. A pass that plans a whole stream names it in `replaces`: its choices replace
-    its earlier ones for that stream. A choice of another pass holds until its subject is in `ended`. Choices that
-    follow from the state alone are `derived`: no checkpoint stores them, the next plan makes them again. A pass
-    that changes the state or the families returns new ones.
+    its earlier ones for that stream. A choice of another pass holds until its subject is in `ended`, or is not among
+    those of its kind in `remaining`. Choices that follow from the state alone are `derived`: no checkpoint stores
+    them, the next plan makes them again. A pass that changes the state or the families returns new ones.
     """
 
     choices: Sequence[Choice] = ()
     replaces: str | None = None
-    ended: Collection[str] = ()
+    ended: Collection[Subject] = ()
+    remaining: Mapping[SubjectKind, Collection[Subject]] = field(default_factory=dict)
     derived: bool = False
     state: State | None = None
     families: tuple[Family, ...] | None = None
@@ -111,16 +101,20 @@ class DecisionLog:
     """The choices that hold now, by stream and pass."""
 
     _replaced: dict[tuple[str, str], Sequence[Choice]] = field(default_factory=dict)
-    _added: dict[tuple[str, str], dict[str, Choice]] = field(default_factory=dict)
+    _added: dict[tuple[str, str], dict[Subject, Choice]] = field(default_factory=dict)
     _derived: set[tuple[str, str]] = field(default_factory=set)
     _stored: dict[tuple[str, str], PassDecisions] = field(default_factory=dict)  # as long as nothing changes
 
     def record(self, pass_name: str, decision: Decision) -> None:
         """Note what a pass decided."""
-        for about in decision.ended:
-            for key, choices in self._added.items():
-                if choices.pop(about, None) is not None:
-                    self._stored.pop(key, None)
+        for key, choices in self._added.items():
+            ended = {about for about in decision.ended if about in choices}
+            for kind, remaining in decision.remaining.items():
+                ended.update(about for about in choices if about.kind is kind and about not in remaining)
+            if ended:
+                self._stored.pop(key, None)
+            for about in ended:
+                del choices[about]
         if decision.replaces is not None:
             key = decision.replaces, pass_name
             self._replaced[key] = decision.choices
@@ -134,13 +128,13 @@ class DecisionLog:
             self._added.setdefault(key, {})[choice.about] = choice
             self._stored.pop(key, None)
 
-    def prune(self, stream: str, selections: Collection[str]) -> None:
-        """Forget choices about selections of a stream that no longer exist."""
+    def prune(self, stream: str, numbers: Set[str]) -> None:
+        """Forget choices about selections of a stream that no longer exist; those with `numbers` do."""
         for key, choices in self._added.items():
-            if key[0] == stream and len(choices) > 2 * len(selections) + 64:
+            if key[0] == stream and len(choices) > 2 * len(numbers) + 64:
                 self._stored.pop(key, None)
-                for about in [subject for subject in choices if subject.startswith("selection ")]:
-                    if about not in selections:
+                for about in [about for about in choices if about.kind is SubjectKind.SELECTION]:
+                    if numbers.isdisjoint(about.names):
                         del choices[about]
 
     def of(self, stream: str, pass_name: str) -> Iterator[Choice]:
@@ -160,7 +154,7 @@ class DecisionLog:
         lasting |= {key: choices.values() for key, choices in self._added.items() if choices}
         for (stream, pass_name), choices in lasting.items():
             if (stream, pass_name) not in self._stored:
-                rows = tuple((one.about, one.chosen, one.reason, one.kind) for one in choices)
+                rows = tuple((str(one.about), one.chosen, one.reason, one.kind) for one in choices)
                 self._stored[stream, pass_name] = PassDecisions(stream, pass_name, rows)
         return tuple(self._stored[key] for key in lasting)
 
@@ -168,7 +162,8 @@ class DecisionLog:
         """Note the choices that a checkpoint stores."""
         for own in decisions:
             choices = self._added.setdefault((own.stream, own.pass_name), {})
-            for about, *rest in own.rows:
+            for text, *rest in own.rows:
+                about = Subject.restored(text)
                 choices[about] = Choice(own.stream, about, *rest)
 
     def copy(self) -> DecisionLog:

@@ -36,7 +36,16 @@ class Limits:
 
     # Families. Signatures of more selections than this are mostly as many as tuples.
     signature_members: int = 64
+    tuples_per_signature: int = (
+        2  # a signature family does not pay with fewer tuples for each fragment on average
+    )
+    signature_tuples: int = 1024  # fewest tuples of a task by which a signature family is judged
     batches_apart: int = 64  # for so many batches selections stay out of a signature family that did not pay
+
+    # Structures of summaries with STRUCTURE auto. Reviews are apart by the summary's age, within these bounds.
+    first_review: int = 4  # batches until the first review
+    longest_review: int = 256  # most batches between two reviews
+    review_tuples: int = 2_000  # tuples of a summary on which a review tries the structures
 
     # Roll-ups. Cells are used if they have so many tuples on average; merging a sketch costs dozens of updates.
     tuples_per_cell: int = 4
@@ -55,3 +64,7 @@ class Limits:
         8  # with more edges than this and `spare_edges`, slices between tuples are not listed
     )
     spare_edges: int = 1 << 16
+
+    def is_too_fragmented(self, fragments: int, tuples: int) -> bool:
+        """Whether a signature family does not pay for a task with so many fragments and tuples."""
+        return fragments * self.tuples_per_signature > tuples >= self.signature_tuples

@@ -17,7 +17,7 @@ from transom.errors import SettingError
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
 from transom.kernel.query_counts import QueryIndex
-from transom.ondemand.store_specs import StoreSet, store_sets
+from transom.ondemand.store_specs import StoreSet
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
 from transom.plan.decisions import Choice, Decision, DecisionLog, DecisionRecord, PlacementDecision
@@ -25,9 +25,17 @@ from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
 from transom.plan.passes import PASSES
 from transom.plan.passes.admission import selections
-from transom.plan.passes.placement import EXECUTORS, ON_EXECUTORS, PLACEMENT, stores_that_move
+from transom.plan.passes.placement import (
+    EXECUTORS,
+    ON_EXECUTORS,
+    PLACEMENT,
+    stores_that_move,
+    summary_that_moves,
+)
+from transom.plan.passes.stores import store_sets
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
+from transom.plan.subject import Subject
 from transom.sql.query import Predicate
 from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
@@ -35,6 +43,7 @@ from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
 
 NO_COLUMNS: dict[str, Any] = {}
+SUMMARIES = "summaries"  # reviews of the structures of summaries, which are not among the passes over queries
 
 
 @dataclass(frozen=True)
@@ -188,9 +197,7 @@ class Planner:
         memory.forget_departed(len(new_selections))
         if not memory.selections:
             last.selections, last.homes = [], []
-        self._log.prune(
-            new_selections[0].clock.stream, {f"selection {selection.id}" for selection in new_selections}
-        )
+        self._log.prune(new_selections[0].clock.stream, {str(selection.id) for selection in new_selections})
 
     # --- when they are aggregated ---
 
@@ -206,11 +213,33 @@ class Planner:
         """Whether stores over the same groups move to the executors, given what they hold after a batch."""
         reason = stores_that_move(stores, self.strategy)
         if reason is not None:
-            about = f"stores of {store_set.selection}"
-            with self._lock:
-                choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
-                self._log.record(PLACEMENT, Decision([choice]))
+            about = Subject.stores(store_set.selection)
+            choice = Choice(store_set.clock.stream, about, EXECUTORS, reason, ON_EXECUTORS)
+            self._record(PLACEMENT, Decision([choice]))
         return reason is not None
+
+    # --- summaries ---
+
+    def moves_summary(self, name: str, stream: str, tuples: int) -> bool:
+        """Whether the tuples of a summary move to the executors, given how many are on the driver."""
+        reason = summary_that_moves(tuples, self.strategy)
+        if reason is not None:
+            choice = Choice(stream, Subject.summary(name), EXECUTORS, reason, ON_EXECUTORS)
+            self._record(PLACEMENT, Decision([choice]))
+        return reason is not None
+
+    def record_structure(self, name: str, stream: str, structure: str, reason: str) -> None:
+        """Record the structure that a review chose for a summary."""
+        choice = Choice(stream, Subject.summary(name), f"structure {structure}", reason, structure)
+        self._record(SUMMARIES, Decision([choice]))
+
+    def end_summary(self, name: str) -> None:
+        """Remove the decisions about a summary that a program dropped."""
+        self._record(SUMMARIES, Decision(ended=[Subject.summary(name)]))
+
+    def _record(self, pass_name: str, decision: Decision) -> None:
+        with self._lock:
+            self._log.record(pass_name, decision)
 
     # --- what was decided ---
 

@@ -7,8 +7,8 @@ Reading order (numbers are sections of the paper):
 - `tuples`, `batch_tuples`: the kept tuples, and the tuples of a batch.
 - `regions`, `joins`, `selections`, `probes`: promising regions and the probes in them (4).
 - `probe_planner`, `state_updates`, `answers`: which probes a budget is spent on, and their results.
-- `structure_choice`, `structure_review`: which structure pays (5.1).
-- `execution`, `partitioned_tuples`: all of that in a batch, on the driver or in executor tasks.
+- `structure_choice`, `structure_review`: which structure gives the most output (5.1).
+- `execution`, `partitioned_tuples`: the steps of a batch, on the driver or in executor tasks.
 
 Other packages use `Promising` and `Pace` (`execution`), `BatchArrival` (`batch_tuples`), `with_registered`
 (`state_updates`) and the schema of results (`answers`); the state holds `Representation`, `Regions` and

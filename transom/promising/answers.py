@@ -34,10 +34,10 @@ BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
 
 
 def preference_schema(query: PreferenceQuery) -> pa.Schema:
-    """The columns of a query with a preference's results; a system column gets a prefix if an item has its name.
+    """The columns of a preference query's results; a system column gets a prefix if an item has its name.
 
-    A row is `complete` if nothing was left out of the batch that it came with; `share` is the share of the
-    batch's estimated output that was produced, and `skipped` how many tuples were probably passed over.
+    A row is `complete` if its batch skipped no probes; `share` is the part of the batch's estimated output that
+    was produced, and `skipped` the estimated number of tuples that were skipped.
     """
     items = [(item.name, item.type) for item in query.outputs]
     items += [(item.name, item.type) for item in query.figures]
@@ -84,7 +84,7 @@ def answer_query(
 
 
 def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
-    """The SELECT list; plain columns are not computed."""
+    """The columns of the SELECT list; plain columns need no computation."""
     texts = {
         f"x{i}": output.sql for i, output in enumerate(query.outputs) if not _REFERENCE.fullmatch(output.sql)
     }

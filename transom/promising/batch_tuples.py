@@ -1,4 +1,4 @@
-"""The tuples of a batch for a summary: which columns are kept, and what the driver needs to know of them."""
+"""The tuples of a batch for a summary: the columns that are kept, and the data that the driver needs of them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NUMBER_COLUMN = "number"  # the column with the summarized value as a number, wh
 class TupleColumns:
     """The columns that are kept of a summary's tuples: columns of the stream, and computed scalars.
 
-    `numbers` are the columns whose means a promise reads, `guides` the scalars that are computed of the
-    summarized column alone.
+    `numbers` are the columns whose means a promise reads, `guides` the scalars that read only the summarized
+    column.
     """
 
     columns: tuple[str, ...]
@@ -71,7 +71,7 @@ def column_name(scalar: Scalar) -> str:
 
 @dataclass(frozen=True)
 class BatchArrival:
-    """What a batch brings to one summary; the arrivals of a batch's partitions can be merged.
+    """The new tuples of a batch for one summary; the arrivals of a batch's partitions can be merged.
 
     There is one entry per distinct value: the `column` has the summarized value, `guides` the scalars
     computed of it, and `means` the means of other columns. The tuples themselves are a `run` on the driver
@@ -150,14 +150,14 @@ def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
 
 
 def concat_tuples(parts: Sequence[KeptTuples]) -> KeptTuples:
-    """The tuples of several parts, which may have kept different columns: missing ones are null."""
+    """The tuples of several parts, which may have different columns; missing columns are null."""
     if len(parts) == 1:
         return parts[0]
     return KeptTuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))
 
 
 def as_numbers(column: pa.Array | pa.ChunkedArray) -> Floats:
-    """Values as numbers, for promises; whatever is not a number counts as 0."""
+    """Values as numbers, for promises; any value that is not a number counts as 0."""
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return np.zeros(len(column))

@@ -1,4 +1,4 @@
-"""Preference queries in a batch: rows become tuples of summaries, and budgets are spent on probes.
+"""Queries with a preference in a batch: rows become tuples of summaries, and budgets are spent on probes.
 
 A small batch is inserted and probed on the driver. The rows of a large one go to partitions of the value
 buckets, where tasks summarize and keep them. The driver adds the summaries, decides which regions the
@@ -20,7 +20,8 @@ from transom.columns.arrays import Ints
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.overload.resumption import PACES, rows_within
-from transom.plan.strategy import Place, Strategy
+from transom.plan.planner import Planner
+from transom.plan.strategy import Place
 from transom.promising.answers import answer_query
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
@@ -44,11 +45,11 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.storage.executor_files import ExecutorFiles
 
-ROUNDS, EXECUTOR_ROUNDS = 40, 3  # in which what is left of a budget is spent, with so many times more probes
+ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
 EXECUTOR_FACTOR = 32
 ROWS_WITHOUT_JOB = 2_000  # up to here rows are fetched faster without a job
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
-LEAST_TIME = 0.1  # the least part of such a budget for probes, however long insertion takes
+LEAST_TIME = 0.1  # the minimal part of such a budget for probes, however long insertion takes
 
 
 @dataclass
@@ -81,7 +82,7 @@ Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by nam
 
 
 class _Made:
-    """A query's probes of a batch: those of the last round, and the results and the cost of all rounds."""
+    """A query's probes in a batch: those of the last round, and the results and the cost of all rounds."""
 
     def __init__(self, probes: list[Probe], budget: int | None):
         self.probes, self.budget, self.charge, self.on_executors = probes, budget, 0, False
@@ -89,7 +90,7 @@ class _Made:
 
     @property
     def left(self) -> int | None:
-        """What is left of the budget; None without a budget."""
+        """The rest of the budget; None without a budget."""
         return None if self.budget is None else self.budget - self.charge
 
     def add(self, side: int, done: ProbeResult) -> None:
@@ -103,7 +104,7 @@ class _Made:
         return pa.concat_tables(self._tables, promote_options="default") if self._tables else None
 
     def goes_on(self, rounds: int) -> bool:
-        """Whether budget is left, and probes to spend it on."""
+        """Whether both budget and probes are left."""
         if not self.left or (self.on_executors and rounds >= EXECUTOR_ROUNDS):
             return False
         return any((probe.regions.left > probe.taken).any() for probe in self.probes)
@@ -118,12 +119,12 @@ class _Answers:
 
 
 class Promising:
-    """The part of the batch loop for summaries and the preference queries that they guide."""
+    """The part of the batch loop for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, files: ExecutorFiles, strategy: Strategy):
-        self.backend, self.place = backend, strategy.place
-        self.tuples, self.pace = PartitionedTuples(files, strategy), Pace()
-        self.review = StructureReview()
+    def __init__(self, backend: Backend, files: ExecutorFiles, planner: Planner):
+        self.backend, self.planner, self.place = backend, planner, planner.strategy.place
+        self.tuples, self.pace = PartitionedTuples(files, planner), Pace()
+        self.review = StructureReview(planner.strategy.limits)
         self._inserting = 0.0
 
     # --- when a batch begins ---
@@ -197,7 +198,7 @@ class Promising:
         }
         promising_state = PromisingState(summaries_kept, answered.queries)
         given = ReviewInput(intent.batch_id, arrivals, living, budgets)
-        promising_state = self.review.apply(promising_state, summaries_by_name, given)
+        promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
         results = Results([*output.results.batches, *answered.batches], output.results.stored)
         return replace(output, state=after, results=results)
@@ -207,8 +208,8 @@ class Promising:
     ) -> dict[str, _Made]:
         """Make the queries' probes, in several rounds.
 
-        Tuples outside of a window cost nothing, so part of a budget may be left. It is spent in further
-        rounds; there are fewer of them if each is a job.
+        Tuples outside of a window cost nothing, so part of a budget may be left. Further rounds spend it; there
+        are fewer rounds if each is a job.
         """
         made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
         turn = dict(made)
@@ -238,7 +239,7 @@ class Promising:
     def _probe_on_executors(
         self, partitioned: Sequence[tuple[_Made, int]], promising_state: PromisingState
     ) -> None:
-        """What is left of a budget is divided where the probes are."""
+        """Make probes in tasks; the rest of a budget is divided among the partitions by their probes."""
         probes = [query_probes.probes[side] for query_probes, side in partitioned]
         totals = {
             id(query_probes): sum(int(one.taken.sum()) for one in query_probes.probes)
@@ -297,7 +298,7 @@ class DriverTuples:
 
 
 def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | None:
-    """The probes that a query may make in a batch; a query that joins with it has no pace yet."""
+    """The probes that a query may make in a batch; a query that joins with this batch has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
     return intent.probes.get(name, query.preference.probes or timed)
 

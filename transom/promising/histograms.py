@@ -65,7 +65,7 @@ class Histograms(CellSummaries):
         starts = np.searchsorted(self.cell, np.arange(self.cells + 1))
         low, end = starts[cell], starts[cell + 1]
         high, last = end, max(len(self.key) - 1, 0)
-        while len(self.key) and (low < high).any():  # a binary search for all keys at once
+        while len(self.key) and (low < high).any():  # one binary search for all keys
             middle = (low + high) // 2
             below = (low < high) & (self.key[np.minimum(middle, last)] < key)
             low, high = np.where(below, middle + 1, low), np.where(below, high, np.maximum(middle, low))
@@ -138,7 +138,7 @@ class Histograms(CellSummaries):
 
 @dataclass(frozen=True, eq=False)
 class Tallies(CellSummaries):
-    """Only the number of tuples in each cell, which estimates the count of every value: no summaries (T1 of 5.1).
+    """The number of tuples in each cell, used as the estimate of every value's count: no summaries (T1 of 5.1).
 
     >>> one = Tallies.empty(1).summarize(np.array([0, 0]), np.array([7, 9], np.uint64))
     >>> one.estimate(np.array([0]), np.array([5], np.uint64)).tolist()

@@ -1,4 +1,4 @@
-"""Window join of two streams by promise (section 4.1): the regions of a batch, and the pairs in them."""
+"""The window join of two streams by promise (section 4.1): the regions of a batch, and the pairs in them."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ def probe_join(
 ) -> JoinPairs:
     """The pairs that the next `taken` probes of the regions find, up to a cost of `limit`, in the given order.
 
-    A probe without a chance to match costs as much as any other, but it takes no work: matches are looked
-    up by key, and those in the probed part of the region's line are kept. Tuples outside of an arriving
+    A probe that can't match costs as much budget as any other, but no work: matches are looked up by key, and
+    those in the probed part of the region's line are returned. Tuples outside of an arriving
     tuple's window cost nothing, since the tuples of a cell are in order of time. Both sides may hold more
     tuples than the regions need, but not fewer.
     """

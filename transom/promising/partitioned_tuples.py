@@ -1,4 +1,4 @@
-"""Tuples of summaries in files by partition of the value buckets, which tasks insert and probe.
+"""Tuples of summaries in files, partitioned by value bucket; tasks insert and probe them.
 
 Both streams of a join split their tuples by the same buckets, so a task has all tuples that the probes of
 its buckets need. A bucket belongs to partition `bucket modulo partitions`.
@@ -18,7 +18,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.columns.arrays import Ints
 from transom.elements import Summary
-from transom.plan.strategy import Place, Strategy
+from transom.plan.planner import Planner
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
@@ -49,8 +49,8 @@ _FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the factors of S
 class PartitionedTuples:
     """Keeps tuples in files, and runs tasks on them."""
 
-    def __init__(self, files: ExecutorFiles, strategy: Strategy):
-        self.files, self.place, self.limits = files, strategy.place, strategy.limits
+    def __init__(self, files: ExecutorFiles, planner: Planner):
+        self.files, self.planner, self.limits = files, planner, planner.strategy.limits
 
     # --- insertion ---
 
@@ -76,7 +76,7 @@ class PartitionedTuples:
     def probe_results(
         self, probes: Sequence[Probe], rates: Sequence[float | None], promising_state: PromisingState
     ) -> list[ProbeResult]:
-        """The results of probes; those of a partition may cost `rate` times their number, if a rate is given."""
+        """The results of probes; with a rate, the probes of a partition may cost `rate` times their number."""
         partitions = self.files.partitions
         done = [ProbeResult(pa.table({}), 0, np.zeros_like(probe.taken)) for probe in probes]
         buckets = [probe.regions.bucket[probe.taken > 0] for probe in probes]
@@ -106,10 +106,9 @@ class PartitionedTuples:
         """The state with the small files of a summary merged, without evicted tuples."""
         summaries = dict(promising_state.summaries)
         for name, summary_state in summaries.items():
-            if (
-                sum(run.rows for run in summary_state.runs) > self.limits.driver_tuples
-                and self.place is Place.AUTO
-            ):
+            on_driver = sum(run.rows for run in summary_state.runs)
+            stream = summary_state.representation.shape.stream
+            if on_driver and self.planner.moves_summary(name, stream, on_driver):
                 summary_state = summaries[name] = self._put_away(summary_state, batch_id)
             if len(summary_state.files) > self.limits.tuple_files:
                 summaries[name] = self._merged(summary_state, batch_id)
@@ -120,7 +119,7 @@ class PartitionedTuples:
         )
 
     def _put_away(self, summary: SummaryState, batch_id: int) -> SummaryState:
-        """A summary whose tuples move from the driver to files, because they are too many."""
+        """A summary whose tuples are moved from the driver to files, because there are too many."""
         tuples = concat_tuples([run.tuples for run in summary.runs]).since(summary.representation.floor)
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
@@ -164,7 +163,7 @@ def arrive_task(
 def _dealt(
     tuples: KeptTuples, partitions: int, target: ShardRef, shards: FileShards
 ) -> Iterator[tuple[tuple[int, int, int], KeptTuples]]:
-    """KeptTuples written by partition: of each its place, rows and bytes, and the tuples."""
+    """Write tuples by partition; returns each partition's file, rows, bytes and tuples."""
     places = tuples.bucket % partitions
     for place in np.unique(places).tolist():
         own = tuples.where(places == place)

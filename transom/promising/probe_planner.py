@@ -1,4 +1,4 @@
-"""Where the budget of a batch is spent: the driver decides by summaries alone, and defers the rest."""
+"""Plans the probes of a batch: the driver decides by summaries alone, and defers probes beyond the budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.state.promising import Coverage, PreferenceState, PromisingState
 
-MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond these regions are dropped, unlikely ones first
+MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond this number, unlikely regions are dropped first
 
 
 class ProbePlanner:
@@ -36,7 +36,7 @@ class ProbePlanner:
         return self._spent(name, query, fresh, self.deferred(name, query), budget)
 
     def plan_rest(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
-        """The probes that a query makes next, in what its last probes left, with another budget."""
+        """The probes that a query makes next with another budget, in the regions that its last probes left."""
         fresh, waiting = zip(*(probe.rest() for probe in probes), strict=True)
         return self._spent(probes[0].name, probes[0].query, fresh, waiting, budget)
 
@@ -76,7 +76,7 @@ class ProbePlanner:
     def state_after(
         self, name: str, query: PreferenceQuery, probes: Sequence[Probe], charge: int, rows: int
     ) -> PreferenceState:
-        """A query's state after its last probes, which in all cost `charge` and produced `rows`."""
+        """A query's state after its last probes of a batch, whose probes cost `charge` and produced `rows`."""
         query_state = self.state.queries[name]
         left = [probe.regions.after(probe.taken) for probe in probes]
         best_regions = [_most(regions) for regions in left]
@@ -148,7 +148,7 @@ def _left(parts: Sequence[Regions]) -> int:
 
 
 def _most(regions: Regions) -> Regions:
-    """As many regions as may wait."""
+    """The regions, cut to the number that may be deferred."""
     if len(regions) <= MAX_DEFERRED_REGIONS:
         return regions
     order = np.lexsort((-regions.expected_left, ~regions.likely))

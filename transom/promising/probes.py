@@ -34,8 +34,8 @@ class Probe:
     regions: Regions
     taken: Ints
     fresh: int
-    resumes: bool  # whether the batch brought nothing and only resumes deferred regions
-    since: int  # the query sees tuples of this batch and later ones
+    resumes: bool  # whether the batch has no new tuples and only resumes deferred regions
+    since: int  # the query's first batch: it sees the tuples of this and later batches
     keys: tuple[str, ...]  # the summarized columns of the sides
 
     def of(self, mask: Mask) -> Probe:
@@ -43,7 +43,7 @@ class Probe:
         return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
 
     def rest(self) -> tuple[Regions, Regions]:
-        """What is left of the batch's own regions, and of the deferred ones."""
+        """The remaining probes of the batch's own regions, and of the deferred ones."""
         own = np.arange(len(self.taken)) < self.fresh
         fresh, waiting = self.of(own), self.of(~own)
         return fresh.regions.after(fresh.taken), waiting.regions.after(waiting.taken)
@@ -107,7 +107,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
         keep &= table["batch"].to_numpy() >= probe.since
         if side.where is not None:
             keep &= truth_of(evaluate(side.where, _columns(table)))
-    if len(tables) == 2:  # different values may have the same key, if hardly ever
+    if len(tables) == 2:  # in rare cases, different values have the same key
         one, other = (table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True))
         equal = truth_of(pc.equal(one, other))
         if pa.types.is_floating(one.type):  # in Spark, NaN equals NaN
@@ -119,7 +119,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
         names = ["time", *(f".{column}" for column in side.columns)]
         names += [column_name(scalar) for scalar in scalars_read_by(probe.query, side)]
         for name in names:
-            # The query sees no tuple that came before it, so a missing column has no values that it could see.
+            # The query sees no tuple from before its registration, so it needs no value of a missing column.
             kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
             columns[f"{number}{name}"] = kept.filter(mask)
     return pa.table(columns)
@@ -128,7 +128,7 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
 def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
     def column(scalar: Scalar) -> pa.Array:
         name = column_name(scalar)
-        if name not in table.column_names:  # the tuples came before the query
+        if name not in table.column_names:  # the tuples are older than the query
             return pa.nulls(table.num_rows, scalar.type)
         return table[name].combine_chunks()
 

@@ -32,8 +32,8 @@ class Pyramid:
     def over(self, zones: Mapping[int, CellSummaries]) -> Pyramid:
         """The pyramid over numbered zones; nodes with unchanged zones are reused.
 
-        Node k consists of nodes 2k and 2k + 1 of the level below, so zones come and go at the ends without
-        moving the others.
+        Node k consists of nodes 2k and 2k + 1 of the level below, so zones can be added and removed at the
+        ends without moving the others.
         """
         old = self.levels[0] if self.levels else ()
         level = _leaves(zones, {node.number: node for node in old})

@@ -1,4 +1,4 @@
-"""Promising regions: the priority queue of section 4.1.2, and how a budget is spent on it."""
+"""Promising regions: the priority queue of section 4.1.2, and how a budget is divided among them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LEAST_PROMISE = 1e-9
 
 @dataclass(frozen=True)
 class Regions:
-    """Some regions side by side, each a line of `arriving` times `cell` probes, of which `done` are made.
+    """Regions as columns; a region is a line of `arriving` times `cell` probes, of which `done` are made.
 
     For a join: the `arriving` tuples of value `key` in `batch_id`, by time, the earliest at `low`; each
     with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in
-    earlier batches. For a selection: the batch's own tuples there, and `arriving` is 1. A region is
-    identified by times, so it outlives the zone it was made from.
+    earlier batches. For a selection: the batch's own tuples in that cell, and `arriving` is 1. Times identify
+    a region, so it outlives the zone from which it was made.
     """
 
     key: Keys
@@ -64,7 +64,7 @@ class Regions:
         return Regions(**{name: getattr(self, name)[mask] for name in DTYPES})
 
     def after(self, taken: Ints) -> Regions:
-        """The regions that are left after `taken` more probes of each."""
+        """The regions after `taken` more probes of each, without completed ones."""
         return replace(self, done=self.done + taken).where(self.left > taken)
 
     def reachable(
@@ -219,15 +219,15 @@ def _shares(regions: Regions, budget: int) -> Floats:
 def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
     """Shares as whole numbers that sum up to the budget.
 
-    The fraction of each share is passed on to the next region, and the region that completes a whole gets a
-    probe. Giving probes to the largest fractions would give none to small shares in every batch, and rare
-    values would vanish.
+    The fraction of each share is carried over to the next region, and the region at which the fractions add up
+    to a whole gets a probe. If the largest fractions got the probes, small shares would get none in any batch, and
+    rare values would vanish.
     """
     taken = np.minimum(np.floor(shares + LEAST_PROMISE).astype(np.int64), left)
     remainder = np.where(taken < left, np.maximum(shares - taken, 0), 0)
     whole = np.floor(np.cumsum(remainder) + 0.5 + LEAST_PROMISE).astype(np.int64)
     taken += np.diff(whole, prepend=0)
-    missing = budget - int(taken.sum())  # by rounding only
+    missing = budget - int(taken.sum())  # only because of rounding
     numbers = np.arange(len(left))
     if missing > 0:
         return taken + _filled(left - taken, numbers, missing)

@@ -83,7 +83,7 @@ class Representation:
         return ZoneReach.of(self.shape, high // step + 1, None if since is None else since // step)
 
     def inserted(self, more: StepSummaries, high: int, since: int | None = None) -> Representation:
-        """With more tuples, when `high` is the newest time; zones that are too old collapse (figure 5).
+        """This representation with more tuples up to the newest time `high`; old zones collapse (figure 5).
 
         All tuples from `since` on are kept, even if that is longer than the granularities reach.
         """
@@ -98,7 +98,7 @@ class Representation:
         return Representation(self.shape, every, pyramids, high, since)
 
     def advanced(self, since: int | None = None) -> Representation:
-        """Without the tuples before `since`, as far as the granularities allow."""
+        """The representation without the tuples before `since`, as far as the granularities allow."""
         return self if self.high is None else self.inserted(StepSummaries.none(self.shape), self.high, since)
 
     def zones(self) -> Zones:
@@ -128,7 +128,7 @@ class Representation:
         return np.clip(whole.estimate(buckets, keys), 0, whole.counts[buckets])
 
     def flat(self) -> Representation:
-        """With a single zone, so that `total` is the same and it is small enough to send to tasks."""
+        """The representation with a single zone: `total` is the same, and it is small enough to send to tasks."""
         if not self.every:
             return self
         whole = _added([zone.summaries for zone in self.every])
@@ -141,7 +141,7 @@ class Representation:
         return sum(distinct.values()) + sum(pyramid.nbytes for pyramid in self.pyramids)
 
     def packed(self) -> bytes:
-        """As bytes; pyramids are rebuilt from the zones."""
+        """The representation as bytes, without pyramids, which are rebuilt from the zones."""
         parts = {
             name: np.array([getattr(zone, name) for zone in self.every], np.int64)
             for name in ("granularity", "number", "since", "until")
@@ -229,7 +229,7 @@ class _Insertion:
                 self._push(step, piece)
 
     def _open(self, step: int, piece: CellSummaries) -> None:
-        """Open a zone for a step; it may be merged into the zone before it when it is over."""
+        """Open a zone for a step; it may be merged into the zone before it when the step is complete."""
         last = self._g1[-1] if self._g1 else None
         if last and not self._adjusting and self._quarter(last.since) == self._quarter(step):
             self._g1[-1] = self._grown(last, step + 1, piece)

@@ -24,8 +24,9 @@ class BatchCells:
     """The cells of a batch's tuples, with the estimates of its values there: the same for all queries.
 
     `estimate` has a row per distinct value and a column per zone in which the batch has tuples; it
-    estimates the batch's own tuples, assumed to be like the others of their cell. `total` is for the whole
-    window. `means` are the values' means of columns that promises read and that are not summarized.
+    estimates the batch's own tuples, which are assumed to be distributed like the others of their cell. `total`
+    is for the whole window. `means` are the values' means of columns that promises read and that are not
+    summarized.
     """
 
     batch_id: int
@@ -40,9 +41,9 @@ class BatchCells:
     def regions(self, matching: Mask, preference: Preference, promise: Promise) -> Regions:
         """The regions of a query whose guide the `matching` values satisfy.
 
-        A cell promises what its matching values promise together: with desc per tuple to probe, so that
-        rich cells precede large ones; with weighted as it is; with asc on average over the tuples expected
-        there.
+        A cell's promise is the sum of its matching values' promises: with desc, per tuple to probe, so that
+        rich cells precede large ones; with weighted, the sum itself; with asc, the average over the expected
+        tuples.
         """
         zone, bucket = np.nonzero(self.counts)
         cell = self.counts[zone, bucket]
@@ -137,7 +138,7 @@ def cell_counts(more: StepSummaries, representation: Representation) -> Ints:
 def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
     """The rows that the next `taken` probes of the regions read, and the region of each.
 
-    The caller checks the query's conditions: the summary knows only its own column.
+    The caller checks the query's other conditions: a summary covers only its own column.
     """
     selected = [
         _batch_rows(regions, some, taken[some], tuples)
@@ -165,8 +166,8 @@ def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -
 def scale(regions: Regions, taken: Ints, region: Ints) -> Floats:
     """How many tuples each probed tuple represents, if the tuples of its region are alike.
 
-    With weighted, all represent about as many. SUM and COUNT over probed tuples, multiplied by this,
-    estimate the whole.
+    With weighted, all represent about the same number. SUM and COUNT over probed tuples, multiplied by this,
+    estimate the exact value.
     """
     made = np.maximum(regions.done + taken, 1)
     return (regions.probes / made)[region]

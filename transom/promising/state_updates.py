@@ -13,11 +13,11 @@ from transom.promising.selections import cell_counts
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 
-MAX_SIMILAR_RUNS = 8  # runs of about one size, before they are merged
+MAX_SIMILAR_RUNS = 8  # runs of about the same size, before they are merged
 
 
 def with_structure(shape: Summary, structure: str = "adjusting") -> Summary:
-    """A summary with its structure determined: `structure` where the user left the choice to the engine."""
+    """A summary with a definite structure: `structure` replaces `auto`."""
     return replace(shape, structure=structure) if shape.structure == "auto" else shape
 
 
@@ -26,9 +26,9 @@ def with_registered(
     summaries: Mapping[str, tuple[Summary, int]],
     queries: Mapping[str, tuple[PreferenceQuery, int]],
 ) -> PromisingState:
-    """The state with those summaries and queries that are registered, each given with its first batch.
+    """The state with exactly the registered summaries and queries, each given with its first batch.
 
-    Those that joined get an empty state; those that left are dropped.
+    New ones get an empty state; dropped ones are removed.
     """
     summaries_kept = {
         name: summary_state
@@ -70,8 +70,8 @@ def retention_start(
 ) -> int | None:
     """The time from which on a summary keeps its tuples.
 
-    It is the summary's reach before the newest tuple of the summary or of the streams that it is joined
-    with, whichever is oldest. While one of these streams has brought nothing, all tuples are kept.
+    It lies the summary's reach before the newest tuple of the summary, or of a stream that it is joined with,
+    whichever is oldest. While one of these streams has no tuples, all tuples are kept.
     """
     representation = summaries[name].representation
     if representation.high is None:
@@ -99,7 +99,7 @@ def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:
 
 
 def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:
-    """Runs merged where many have about one size, so that tuples are seldom moved and runs stay few."""
+    """Merge runs if many have about the same size, so that tuples are seldom moved and there are few runs."""
     runs = sorted(runs, key=lambda run: -run.rows)
     while len(runs) > MAX_SIMILAR_RUNS and runs[-MAX_SIMILAR_RUNS].rows <= MAX_SIMILAR_RUNS * (
         runs[-1].rows + 1

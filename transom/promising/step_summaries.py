@@ -1,4 +1,4 @@
-"""Summaries of tuples by step, before their insertion; parts are made in tasks and merged."""
+"""Summaries of tuples by step, before their insertion; tasks summarize parts, which are merged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 @dataclass(frozen=True, eq=False)
 class StepSummaries:
-    """The summaries of some tuples by step and bucket, row by row, with ascending steps.
+    """The summaries of tuples by step and bucket, in ascending order of steps.
 
     Tuples that are too old for the first granularity are summarized under the first step of a block of
     steps.
@@ -109,7 +109,7 @@ def merge_steps(parts: Sequence[StepSummaries]) -> StepSummaries:
 
 
 def _spread(part: StepSummaries, steps: Ints) -> CellSummaries:
-    """The summaries of a part, with empty cells for steps that it lacks."""
+    """The summaries of a part, with empty cells for the steps that are not in it."""
     if len(part.steps) == len(steps):
         return part.summaries
     group = np.searchsorted(steps, part.steps)[:, None] * part.buckets + np.arange(part.buckets)

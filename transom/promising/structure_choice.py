@@ -1,7 +1,7 @@
-"""Which structure pays: none, by time, cells, or adjusting zones (T1 to T4), by equation 1 of the paper.
+"""Which structure gives the most output: none, time, cells, or adjusting zones (T1 to T4 of the paper).
 
-A tuple brings an output of N = (tau - t_ins) / t_hit tuples: what is left of its time `tau` after its
-insertion, divided by the time to find one output tuple. All times are in probes.
+Equation 1 of the paper: a tuple gives an output of N = (tau - t_ins) / t_hit tuples, which is the rest of its
+time `tau` after its insertion, divided by the time to find one output tuple. All times are in probes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Costs:
 
     @classmethod
     def measured(cls, probe: float, inserting: Mapping[str, float], planning: Mapping[str, float]) -> Costs:
-        """Costs from seconds.
+        """The costs in probes, from seconds.
 
         >>> Costs.measured(5e-9, {"none": 1e-8}, {"none": 2e-8}).of_tuple("none", regions=1)
         6.0
@@ -84,7 +84,7 @@ def best_structure(
 ) -> str:
     """The structure with the largest expected output: the present one unless another is over 5 % better.
 
-    Of equals it is the cheapest; so it is `none` if there is only time for insertion.
+    Of equal structures it is the cheapest; so it is `none` if there is only time for insertion.
 
     >>> found = {"none": 16.0, "cells": 4.0}
     >>> best_structure(1000, found), best_structure(8, found)
@@ -102,10 +102,10 @@ def best_structure(
 
 
 def corrected(per_output: Mapping[str, float], present: str, seen: float) -> dict[str, float]:
-    """The results of trials, scaled to the probes per output tuple that the present structure really took.
+    """The results of trials, scaled to the measured probes per output tuple of the present structure.
 
-    A trial ignores a query's other conditions, and windows that cut zones; both cost all structures about
-    the same factor.
+    A trial ignores a query's other conditions, and windows that cut zones; both increase the cost of all
+    structures by about the same factor.
 
     >>> corrected({"none": 16.0, "cells": 4.0}, "cells", seen=6.0)
     {'none': 24.0, 'cells': 6.0}
@@ -126,7 +126,8 @@ def trial(
     `tuples` are times and keys of the other stream within the window, `arriving` distinct keys with the
     number of tuples of each; `values` are those of both, if buckets lie between two numbers. Every
     structure probes where the product of both estimated counts is largest, until a `share` of the cost of
-    comparing all is used. With a hundred tuples a trial is off by a quarter; the mean of several is not.
+    comparing all is used. With a hundred tuples, a trial has an error of about a quarter; the mean of several
+    trials is accurate.
 
     >>> keys = np.arange(1000, dtype=np.uint64) % np.uint64(50)
     >>> shape = Summary("items", "store", "item", 160)

@@ -1,18 +1,19 @@
-"""Reviews of the structure of summaries with STRUCTURE auto: now and then the engine chooses the best.
+"""Reviews of the structure of summaries with STRUCTURE auto: from time to time the engine chooses the best one.
 
-The paper's caution (figure 10): where tuples come fast and windows are small, summaries cost more than they
-bring. A query whose budget is a time also pays for insertion, so equation 1 decides. A budget of probes pays
-for probes alone.
+The paper's caution (figure 10): if tuples arrive fast and windows are small, summaries cost more than they
+save. A budget of time also pays for insertion, so equation 1 decides. A budget of probes pays for probes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from transom.elements import Summary
+from transom.plan.limits import Limits
+from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
@@ -28,7 +29,7 @@ FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planni
 
 @dataclass(frozen=True)
 class ReviewInput:
-    """The data of a review: the batch, its arrivals, the queries, and the probes that each has per batch."""
+    """The input of a review: the batch, its arrivals, the queries, and each query's probes per batch."""
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]
@@ -36,9 +37,17 @@ class ReviewInput:
     budgets: Mapping[str, int | None]
 
 
+@dataclass(frozen=True)
+class ChosenStructure:
+    """The structure that a review chose for a summary, and why."""
+
+    structure: str
+    reason: str
+
+
 def choose_structure(
     name: str, promising_state: PromisingState, given: ReviewInput, sample: int
-) -> str | None:
+) -> ChosenStructure | None:
     """The best structure of a summary for the join with the least time per tuple; None without such a join.
 
     A trial on a sample of the summary's tuples decides.
@@ -56,33 +65,40 @@ def choose_structure(
         tau = budget / arriving.rows
         if tau < least:
             least = tau
-            best = _best_for_join(
+            structure = _best_for_join(
                 promising_state, name, preferred, promising_state.queries[query], arriving, tau, sample
             )
+            reason = (
+                f"it costs query {query} the least per result, in a trial with {tau:,.3g} probes per tuple"
+            )
+            best = ChosenStructure(structure, reason)
     return best
 
 
 @dataclass(frozen=True)
 class StructureReview:
-    """When structures are reviewed, and how one is chosen.
+    """Decides when a structure is reviewed, and which one is chosen.
 
-    A summary is reviewed `first` batches after it was created, then after twice as many, and so on, but at
-    least every `longest` batches. `sample` is the number of tuples of a trial.
+    A summary is reviewed `first_review` batches after it was created, then after twice as many, and so on, but
+    at least every `longest_review` batches.
     """
 
-    first: int = 4
-    longest: int = 256
-    sample: int = 2_000
-    choose: Callable[[str, PromisingState, ReviewInput, int], str | None] = choose_structure
+    limits: Limits = field(default_factory=Limits)
+    choose: Callable[[str, PromisingState, ReviewInput, int], ChosenStructure | None] = choose_structure
 
     def apply(
-        self, promising_state: PromisingState, shapes: Mapping[str, Summary], given: ReviewInput
+        self,
+        promising_state: PromisingState,
+        shapes: Mapping[str, Summary],
+        given: ReviewInput,
+        planner: Planner,
     ) -> PromisingState:
         """The state with the best structures for the summaries that are due for a review.
 
         Only summaries on the driver are rebuilt. Regions that were deferred in the old structure are lost,
         since its zones are gone.
         """
+        limits = self.limits
         for name, summary_state in promising_state.summaries.items():
             if (
                 shapes[name].structure != "auto"
@@ -91,12 +107,16 @@ class StructureReview:
                 or given.batch_id < summary_state.review
             ):
                 continue
-            best = self.choose(name, promising_state, given, self.sample)
+            best = self.choose(name, promising_state, given, limits.review_tuples)
             age = given.batch_id - summary_state.since
-            after = replace(summary_state, review=given.batch_id + min(max(age, self.first), self.longest))
-            if best is not None and best != summary_state.representation.shape.structure:
+            after = replace(
+                summary_state,
+                review=given.batch_id + min(max(age, limits.first_review), limits.longest_review),
+            )
+            if best is not None and best.structure != summary_state.representation.shape.structure:
                 promising_state = _without_deferred(promising_state, name, given.queries)
-                after = rebuilt(after, replace(shapes[name], structure=best))
+                after = rebuilt(after, replace(shapes[name], structure=best.structure))
+                planner.record_structure(name, shapes[name].stream, best.structure, best.reason)
             promising_state = replace(promising_state, summaries={**promising_state.summaries, name: after})
         return promising_state
 
@@ -146,7 +166,7 @@ def _best_for_join(
 def _without_deferred(
     promising_state: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
 ) -> PromisingState:
-    """Without the regions that are deferred in a summary."""
+    """The state without the regions that are deferred in a summary."""
     states = dict(promising_state.queries)
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]

@@ -11,7 +11,7 @@ from transom.promising.summary_protocol import CellSummaries
 
 
 def empty_summaries(kind: str, cells: int, rows: int = 5, width: int = 16) -> CellSummaries:
-    """Cells without tuples; `kind` is countsketch, histogram, or none.
+    """Summaries of cells without tuples; `kind` is countsketch, histogram, or none.
 
     >>> empty_summaries("histogram", 3).cells
     3
@@ -27,7 +27,7 @@ def empty_summaries(kind: str, cells: int, rows: int = 5, width: int = 16) -> Ce
 
 
 def unpack_summaries(data: bytes) -> CellSummaries:
-    """The summaries that `packed` made into bytes.
+    """The summaries in bytes that `packed` returned.
 
     >>> import numpy as np
     >>> some = empty_summaries("countsketch", 1).summarize(np.array([0]), np.array([7], np.uint64))

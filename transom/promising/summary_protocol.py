@@ -1,4 +1,4 @@
-"""The summary ADT: summaries of many cells side by side, whatever the technique (3.2)."""
+"""The summary ADT: the protocol of summaries of many cells, for every technique (3.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from transom.columns.arrays import Floats, Ints, Keys
 
-SURE = 3.0  # standard deviations of noise that a difference must exceed to count
+SURE = 3.0  # a difference counts if it exceeds this many standard deviations of the noise
 
 
 class CellSummaries(ABC):
@@ -30,7 +30,7 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
-        """With more tuples; `count` is the number of each (None: one)."""
+        """The summaries with more tuples; `count` is the number of each (None: one)."""
 
     def estimate(self, cell: Ints, key: Keys) -> Floats:
         """The estimated count of each key in a cell; the two arrays broadcast."""
@@ -38,7 +38,7 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def places(self, key: Keys) -> NDArray:
-        """Where to read keys, in all summaries of this shape; keys are the last dimensions."""
+        """The places of keys in all summaries of this shape; keys are the last dimensions."""
 
     @abstractmethod
     def read(self, cell: Ints, places: NDArray) -> Floats:
@@ -54,15 +54,15 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def add(self, other: Self) -> Self:
-        """Cell by cell, the tuples of both."""
+        """The summaries of both sets of tuples, cell by cell."""
 
     @abstractmethod
     def subtract(self, other: Self) -> Self:
-        """Cell by cell, without the tuples of the other."""
+        """The summaries without the tuples of the other, cell by cell."""
 
     @abstractmethod
     def take(self, cells: Ints) -> Self:
-        """Some of the cells, in the given order."""
+        """The given cells, in this order."""
 
     @abstractmethod
     def copy_range(self, since: int, until: int) -> Self:
@@ -74,7 +74,7 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def concat(self, others: Sequence[Self]) -> Self:
-        """The cells of this one, then those of the others."""
+        """The cells of this object, then those of the others."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class CellSummaries(ABC):
 
     @abstractmethod
     def packed(self) -> bytes:
-        """As bytes that `unpack_summaries` reads."""
+        """The summaries as bytes, which `unpack_summaries` reads."""
 
 
 def likeness(earlier: Floats, recent: Floats, both: Floats, n: Ints, m: Ints, blur: float = 0.0) -> Floats:

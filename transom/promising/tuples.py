@@ -63,7 +63,7 @@ class KeptTuples:
         return self.table.num_rows
 
     def since(self, floor: int | None) -> KeptTuples:
-        """Without the tuples before a time, which are evicted."""
+        """The tuples from a time on; earlier tuples are evicted."""
         return self if floor is None else self.where(self.time >= floor)
 
     def in_batch(self, batch_id: int) -> KeptTuples:
@@ -71,7 +71,7 @@ class KeptTuples:
         return self.where(self.batch_id == batch_id)
 
     def where(self, mask: NDArray[np.bool_]) -> KeptTuples:
-        """The tuples in a mask."""
+        """The tuples where a mask is true."""
         return self if mask.all() else KeptTuples(self.table.filter(pa.array(mask)).combine_chunks())
 
     @cached_property

@@ -58,7 +58,7 @@ def bucket_of(shape: Summary, keys: Keys, values: Floats | None = None) -> Ints:
 
 @dataclass(frozen=True)
 class ZoneReach:
-    """What the granularities cover when the newest step is `end` - 1, in steps.
+    """The steps that the granularities cover when the newest step is `end` - 1.
 
     G1 reaches back to `g1_start`. Before `block_start`, steps lie in blocks as long as G1 that it does not
     reach at all. The coarser granularities have aligned zones of `lengths`, back to `backs`; the last ends
@@ -74,7 +74,7 @@ class ZoneReach:
 
     @classmethod
     def of(cls, shape: Summary, end: int, since: int | None = None) -> ZoneReach:
-        """The reach at some end; from step `since` on all is kept: the last granularity is extended to it."""
+        """The reach for a newest step; the last granularity is extended back to step `since`."""
         steps = steps_of(shape)
         lengths = [steps * shape.rate ** (i - 1) for i in range(1, shape.depth)]
         reached = end - steps

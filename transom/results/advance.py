@@ -19,6 +19,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
+from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
@@ -143,9 +144,9 @@ class _Work(Reading):
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.add_partials(batch)
+        limits = self.planner.strategy.limits
         for home in batch.outcome.too_fragmented & self.selections.keys():
-            until = self.before.batch_id + self.planner.strategy.limits.batches_apart
-            self.selections[home] = replace(self.selections[home], alone_until=until)
+            self.selections[home] = kept_apart(self.selections[home], self.before.batch_id, limits)
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(sheets, self.shards) if batch.ended else {}

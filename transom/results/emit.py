@@ -23,7 +23,6 @@ from transom.estimates.feedback import (
 )
 from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
-from transom.ondemand.store_specs import store_sets
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import apply_batch, boundary, with_rows
@@ -160,7 +159,9 @@ class _Emit:
         """Feed the final results of one query to the queries that read them."""
         standing = [outer for outer in outers if outer.is_standing]
         derived = derived_batch(inner, standing, batch, self.before, state)
-        derived = replace(derived, store_sets=store_sets([each for each in outers if each.is_on_demand]))
+        on_demand = [outer for outer in outers if outer.is_on_demand]
+        store_sets = self.context.planner.store_sets(inner.name, on_demand)
+        derived = replace(derived, store_sets=store_sets)
         tables = [results[inner.name] for results in self.final if inner.name in results]
         if inner.name in self.stored:
             tables.append(self.stored[inner.name].read())

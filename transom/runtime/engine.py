@@ -13,6 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 import pyarrow as pa
 
+from transom.api.records import SummaryStatus
 from transom.backends.base import Backend, StreamingInput
 from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
@@ -50,7 +51,7 @@ from transom.runtime.quality import guarded_quality
 from transom.runtime.query_access import QueryAccess
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
-from transom.runtime.summary_status import SummaryInfo, summary_reports
+from transom.runtime.summary_status import summary_reports
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.clauses.query_parser import has_preference, split_by_preference
@@ -637,7 +638,7 @@ class Engine:
         now = self._loop.clock()
         return {name: stream_info(stream, now) for name, stream in self._loop.declared.queried().items()}
 
-    def summaries(self) -> dict[str, SummaryInfo]:
+    def summaries(self) -> dict[str, SummaryStatus]:
         """The summaries by name: what they keep, and in which structure."""
         self._loop.directory.bind()
         return summary_reports(self._loop)

@@ -86,7 +86,7 @@ class BatchLoop:
         self.planner, strategy = planner, planner.strategy
         self.executors = ExecutorState(backend, store, strategy)
         self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
-        self.promising = Promising(backend, self.executors.files, strategy)
+        self.promising = Promising(backend, self.executors.files, planner)
         self.sideline = Sideline(backend, store, self.declared.tables)
         self.ingest = Ingest(
             backend,

@@ -48,8 +48,9 @@ def joined_and_left(
         match element:
             case Summarize(_, text):
                 registry.summarize(element, new.summaries[text], intent.batch_id)
-            case Forget(_):
+            case Forget(name):
                 registry.forget(element)
+                planner.end_summary(name)
             case Register(_, text) if text in new.preference_queries:
                 registry.add_preference_query(element, new.preference_queries[text], intent.batch_id)
             case Register(name, text) if text not in new.queries:

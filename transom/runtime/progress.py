@@ -10,6 +10,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from transom.api.records import SummaryStatus
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates import Accuracy
@@ -22,7 +23,7 @@ from transom.results.advance import open_windows
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
-from transom.runtime.summary_status import PreferenceProgress, SummaryInfo, queries_of, summary_infos
+from transom.runtime.summary_status import PreferenceProgress, queries_of, summary_infos
 from transom.state.promising import Coverage
 from transom.state.state import State, StoreState, Work
 
@@ -196,7 +197,7 @@ class OnDemand:
 class PromisingProgress:
     """The summaries, and the queries with a preference that they guide."""
 
-    summaries: Mapping[str, SummaryInfo] = field(default_factory=dict)
+    summaries: Mapping[str, SummaryStatus] = field(default_factory=dict)
     queries: Mapping[str, PreferenceProgress] = field(default_factory=dict)
 
     @property

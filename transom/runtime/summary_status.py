@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from transom.api.records import SummaryStatus
 from transom.elements import Summary
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry
 from transom.sql.promise import counts
 from transom.state.promising import PromisingState
-
-
-@dataclass(frozen=True)
-class SummaryInfo:
-    """A summary: what it keeps, in which structure, and how much memory its cells take."""
-
-    name: str
-    text: str  # as it was created
-    stream: str
-    column: str
-    structure: str
-    chosen: bool  # whether the structure is the engine's choice
-    tuples: int  # that are kept
-    came: int
-    late: int  # that were older than all that was kept
-    zones: int
-    bytes: int  # of the summaries of cells, without the tuples
-    on_executors: bool  # whether its tuples are in files
-    queries: tuple[str, ...]
-    suspended: str | None = None  # why it takes in no rows, if it does not
 
 
 @dataclass(frozen=True)
@@ -43,12 +24,12 @@ class PreferenceProgress:
     regions: int
 
 
-def summary_reports(loop: BatchLoop) -> dict[str, SummaryInfo]:
+def summary_reports(loop: BatchLoop) -> dict[str, SummaryStatus]:
     """The status of the summaries of a batch loop."""
     return summary_infos(loop.state.promising, loop.directory.registry)
 
 
-def summary_infos(state: PromisingState, registry: Registry) -> dict[str, SummaryInfo]:
+def summary_infos(state: PromisingState, registry: Registry) -> dict[str, SummaryStatus]:
     """The status of summaries."""
     if not registry.created:
         return {}
@@ -61,7 +42,7 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
         if own is None or created.summary is None:
             continue
         shape, zones = own.representation.shape, own.representation.zones()
-        found[name] = SummaryInfo(
+        found[name] = SummaryStatus(
             name,
             created.text,
             shape.stream,
@@ -86,10 +67,10 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
     return found
 
 
-def _suspended_info(shape: Summary, text: str, reason: str) -> SummaryInfo:
+def _suspended_info(shape: Summary, text: str, reason: str) -> SummaryStatus:
     """The status of a summary that takes in no rows: what it kept is gone."""
     is_chosen, nothing = shape.structure == "auto", (0, 0, 0, 0, 0, False, ())
-    return SummaryInfo(
+    return SummaryStatus(
         shape.name, text, shape.stream, shape.column, shape.structure, is_chosen, *nothing, suspended=reason
     )
 

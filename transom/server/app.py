@@ -14,7 +14,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-import transom
 from transom.server import engine_routes, query_routes
 from transom.server.access import Guard
 from transom.server.api_reference import api_reference
@@ -24,9 +23,10 @@ from transom.server.metrics import RequestCounter, RequestCounts, metrics_regist
 from transom.server.route_helpers import Context, RouteContext
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
+from transom.version import __version__
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-DESCRIPTION = (
+API_DESCRIPTION = (
     "Standing window-aggregate SQL queries over streams: register them, follow their results, ask for early "
     'results. Rows are JSON, CSV or Arrow; errors are {"error": {"kind", "message"}}.'
 )
@@ -47,8 +47,8 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
 
     app = FastAPI(
         title="Transom",
-        description=DESCRIPTION,
-        version=transom.__version__,
+        description=API_DESCRIPTION,
+        version=__version__,
         lifespan=lifespan,
         docs_url=None,  # FastAPI's documentation pages load scripts from other sites
         redoc_url=None,

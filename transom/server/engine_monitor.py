@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 
-import transom
 from transom.api.records import EngineState, ServiceStatus
 from transom.runtime.engine import Engine
 from transom.runtime.progress import Progress
 from transom.server.batch_history import BatchHistory
 from transom.server.previews import is_preview
+from transom.version import __version__
 
 PROGRESS_SECONDS = 0.5  # how old a progress report may be; the engine takes a while to make one
 
@@ -66,7 +66,7 @@ class EngineMonitor:
         return ServiceStatus(
             state=self.state,
             failure=self.failure,
-            version=transom.__version__,
+            version=__version__,
             uptime=self.history.uptime,
             batch=progress.batch_id,
             batch_seconds=progress.batch_seconds,

@@ -19,7 +19,6 @@ from transom.api.records import (
     StreamList,
     StreamStatus,
     SummaryList,
-    SummaryStatus,
 )
 from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
 from transom.server.error_responses import RESPONSES
@@ -184,8 +183,8 @@ async def end_preview(context: Context, name: QueryName) -> None:
 @engine_router.get("/summaries", tags=["summaries"])
 async def summaries(context: Context) -> SummaryList:
     """The status of every summary."""
-    infos = await context.threads.slow(context.service.summaries)
-    return SummaryList(tuple(SummaryStatus(**vars(info)) for info in infos.values()))
+    summaries_by_name = await context.threads.slow(context.service.summaries)
+    return SummaryList(tuple(summaries_by_name.values()))
 
 
 @engine_router.post("/summaries", tags=["summaries"], status_code=201)

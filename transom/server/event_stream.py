@@ -155,7 +155,7 @@ class SharedReader:
         columns: Sequence[ColumnInfo],
         seconds: float,
     ) -> EncodedChunk:
-        """Results after a cursor; if there are none, wait for new ones for at most so many seconds."""
+        """Results after a cursor; if there are none, wait for new ones for at most this number of seconds."""
         deadline = asyncio.get_running_loop().time() + seconds
         text = self.service.text(name)
         while True:

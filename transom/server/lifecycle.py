@@ -1,4 +1,4 @@
-"""Serving an engine: listen, answer that the engine is starting, then serve it until stopped."""
+"""The HTTP server: it listens at once, answers that the engine is starting, and serves its app until stopped."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,10 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from transom.errors import SettingError
-from transom.runtime.engine import Engine
-from transom.server.app import make_app
 from transom.server.error_responses import error_response
-from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
 SHUTDOWN_SECONDS = 3  # for answers that are under way when the server stops
@@ -126,48 +119,3 @@ def _listen(settings: ServerSettings) -> socket.socket:
         address = f"{settings.host}:{settings.port}"
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise SettingError(f"can't listen on {address}: {reason}") from None
-
-
-@dataclass(frozen=True)
-class Served:
-    """A running server."""
-
-    url: str
-    service: Service
-    stop: Callable[[], None]
-
-
-def serve_engine(http: HttpServer, engine: Engine, settings: ServerSettings, start: bool = True) -> Service:
-    """Serve an engine; start it, unless the caller steps it."""
-    service = Service(engine, settings.limits)
-    app = make_app(service, settings)
-    if settings.dashboard:
-        from transom.dashboard import mount  # NiceGUI is slow to import, and the dashboard is optional
-
-        mount(app, service)
-    if start:
-        service.start()
-    http.attach(app)
-    return service
-
-
-@contextmanager
-def serving(
-    engine: Engine, settings: ServerSettings | None = None, *, start: bool = True, **options: Any
-) -> Iterator[Served]:
-    """Serve an engine from this process while the block runs, on a free port unless the settings name one.
-
-    Settings may also be given by name (`port=8710`). The engine is started, unless `start` is false, and
-    stopped at the end.
-    """
-    settings = replace(settings or ServerSettings(port=0), **options)
-    http = HttpServer(settings)
-    try:
-        service = serve_engine(http, engine, settings, start)
-        try:
-            yield Served(http.url, service, http.stop)
-        finally:
-            http.stop()
-            service.stop()
-    finally:
-        http.stop()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """What a service accepts from all of its clients together and from one request."""
+    """The limits of a service, for all clients together and for one request."""
 
     queries: int = 10_000
     subscribers: int = 1_000

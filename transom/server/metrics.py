@@ -1,4 +1,4 @@
-"""Prometheus metrics of a service, computed when Prometheus asks."""
+"""Prometheus metrics of a service, computed at each scrape."""
 
 from __future__ import annotations
 

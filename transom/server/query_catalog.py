@@ -30,7 +30,7 @@ class QueryCatalog:
             raise NotFound(str(error)) from None
 
     def description(self, handle: QueryHandle) -> QueryDescription:
-        """What does not change about a query; computed once."""
+        """The properties of a query that do not change; computed once."""
         key = handle.name, handle.text
         description = self._descriptions.get(key)
         if description is None:
@@ -75,7 +75,7 @@ class QueryCatalog:
         return QueryDetail(**vars(self.status(handle)), decisions=tuple(decisions))
 
     def forget(self, name: str) -> None:
-        """Forget a dropped query; another query may take its name."""
+        """Drop the cached description of a dropped query; another query may take its name."""
         self.history.forget(name)
         for key in [key for key in list(self._descriptions) if key[0] == name]:
             self._descriptions.pop(key, None)

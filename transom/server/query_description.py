@@ -1,4 +1,4 @@
-"""A query's kind, window and columns, as text for readers who don't read plans."""
+"""A query's kind, window and columns, as text for users."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SQL_NAMES = {
 
 @dataclass(frozen=True)
 class QueryDescription:
-    """What does not change about a query."""
+    """The properties of a query that do not change."""
 
     kind: str
     streams: tuple[str, ...]

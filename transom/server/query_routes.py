@@ -17,6 +17,7 @@ from transom.api.records import (
     QueryStatus,
     ResultList,
     parse_record,
+    record_of,
 )
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
@@ -150,7 +151,7 @@ async def lookup_query(context: Context, name: QueryName, body: LookupQuery, for
 
 
 @query_router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
-async def late_windows(context: Context, name: QueryName, form: WantedFormat) -> Response:
+async def count_late_rows(context: Context, name: QueryName, form: WantedFormat) -> Response:
     """The windows of a query that missed rows, and how many each missed; the newest windows last."""
     return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
 
@@ -158,7 +159,7 @@ async def late_windows(context: Context, name: QueryName, form: WantedFormat) ->
 @query_router.get(
     "/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed")
 )
-async def late_rows(
+async def list_late_rows(
     context: Context,
     name: QueryName,
     form: WantedFormat,
@@ -187,8 +188,7 @@ async def accuracy(context: Context, name: QueryName) -> AccuracyInfo:
 @query_router.get("/{name}/coverage")
 async def coverage(context: Context, name: QueryName) -> CoverageInfo:
     """How a query WITH PREFERENCE has used its budget so far."""
-    used = await context.threads.slow(lambda: context.service.coverage(name))
-    return CoverageInfo(used.probes, used.produced, used.skipped, used.left, used.share, used.complete)
+    return record_of(CoverageInfo, await context.threads.slow(lambda: context.service.coverage(name)))
 
 
 @query_router.put("/{name}/aggressiveness", status_code=204)

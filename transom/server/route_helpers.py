@@ -1,4 +1,4 @@
-"""What the routes share: their context, parameters and responses."""
+"""The context, parameters and responses that routes share."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ from transom.api.records import (
     QueryStatus,
     ServiceStatus,
     StreamStatus,
+    SummaryStatus,
 )
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, near_miss
 from transom.estimates import Accuracy
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
-from transom.runtime.summary_status import SummaryInfo
 from transom.server.batch_history import BatchHistory
 from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
@@ -289,9 +289,9 @@ class Service:
         return self._handle(name).accuracy()
 
     def tune(self, name: str, aggressiveness: float | None) -> None:
-        """Emit early results when this share of the slide is still to come (0.25: after three quarters).
+        """Emit early results when this share of the slide is left (0.25: after three quarters).
 
-        None restores what the query's text says.
+        None restores the setting of the query's text.
         """
         self._handle(name).tune(aggressiveness)
 
@@ -301,7 +301,7 @@ class Service:
 
     # --- summaries ---
 
-    def summaries(self) -> dict[str, SummaryInfo]:
+    def summaries(self) -> dict[str, SummaryStatus]:
         """The status of every summary, by name."""
         return self.engine.summaries()
 

@@ -26,7 +26,7 @@ class Scalars(Protocol):
     def types(
         self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
     ) -> list[pa.DataType | SQLError]:
-        """The type of each expression over such columns, or why it has none; one call for many."""
+        """The type of each expression over the columns, or its error; one call for many expressions."""
         ...
 
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
@@ -36,13 +36,13 @@ class Scalars(Protocol):
 
 @dataclass(frozen=True)
 class Catalog:
-    """The names a query can use. Lookups ignore case, as Spark's do."""
+    """The names that a query can use; like Spark, lookups of names ignore case."""
 
     streams: Mapping[str, Relation] = field(default_factory=dict)
     tables: Mapping[str, Relation] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered
     utc: bool = True  # whether a time written without a zone is in UTC; otherwise Spark has to read it
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
-    queries: frozenset[str] = frozenset()  # names to suggest for an unknown one
+    queries: frozenset[str] = frozenset()  # suggestions for unknown names
     preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names

@@ -1,4 +1,4 @@
-"""Which scalar functions a query may call: those of Spark's that are deterministic.
+"""The scalar functions that a query may call: Spark's deterministic ones.
 
 Aggregates are in `transom.aggregates.table`. Not here, on purpose: functions that are random or depend on the machine
 (rand, uuid, input_file_name), what reaches out of SQL (reflect, java_method), generators (explode), and
@@ -12,7 +12,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Aggregates of Spark's that have no counterpart here: named, so that the error can say so.
+# Spark's aggregates that Transom does not have, so that the error can name them.
 UNSUPPORTED_AGGREGATES = _words(
     """any any_value array_agg bit_and bit_or bit_xor bitmap_construct_agg bool_and bool_or collect_list
     collect_set corr count_if count_min_sketch covar_pop covar_samp every first first_value
@@ -76,7 +76,7 @@ UNIT_WORDS = _words(
     seconds s sec secs millisecond milliseconds microsecond microseconds nanosecond nanoseconds"""
 )
 
-# What no expression may call: it would read something else than its columns, or stop a batch.
+# Functions that no expression may call: they read more than its columns, or fail a batch.
 REACHING_OUT = _words(
     """reflect try_reflect java_method identifier input_file_name input_file_block_start
     input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack
@@ -84,12 +84,12 @@ REACHING_OUT = _words(
     raise_error assert_true"""
 )
 
-# One number in a query makes their values as large as it likes.
+# A number in the query determines the size of their values.
 UNBOUNDED = _words(
     "repeat space lpad rpad sequence array_repeat array_insert format_string printf format_number"
 )
 
-# They match patterns, as Java does: by trying every way.
+# They match patterns by backtracking, as Java does.
 MATCHING = _words(
     """rlike regexp regexp_like regexp_count regexp_extract regexp_extract_all regexp_instr regexp_replace
     regexp_substr split"""

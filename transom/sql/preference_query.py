@@ -15,9 +15,9 @@ from transom.sql.query import Predicate, Scalar
 class Side:
     """A stream of a preference query: its summary, the conditions on its tuples alone, and the kept columns.
 
-    `guide` is the part of `where` that reads nothing but the summarized column, which the summary can be
-    asked about. Both are over the stream's own columns, `` `item` ``. `columns` are those of them that
-    conditions, outputs, figures and the promise read.
+    `guide` is the part of `where` that reads only the summarized column, so that the summary can evaluate it.
+    Both read the stream's columns, `` `item` ``. `columns` are the columns that conditions, outputs, figures and
+    the promise read.
     """
 
     stream: str
@@ -40,7 +40,7 @@ class Output:
 class Figure:
     """An aggregate over the selected tuples: a function of the table that is allowed WITH PREFERENCE.
 
-    The scalar is over the stream's own columns, as `Side.where` is; without one, tuples are counted.
+    The scalar reads the stream's columns, like `Side.where`; without a scalar, the figure counts tuples.
     """
 
     name: str

@@ -16,7 +16,7 @@ from transom.columns.arrays import Floats
 
 @dataclass(frozen=True)
 class EstimatedCount:
-    """How often the tuple's value of a summarized column is estimated to occur in a stream."""
+    """The estimated number of a stream's tuples that have the tuple's value of a summarized column."""
 
     stream: str
     column: str
@@ -37,7 +37,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Two parts with one of `+ - * /` between them; a division by zero is 0."""
+    """Two operands and one of `+ - * /`; a division by zero is 0."""
 
     op: str
     left: Promise

@@ -169,7 +169,7 @@ class Item:
 
 @dataclass(frozen=True)
 class OverloadPreference:
-    """ON OVERLOAD PREFER: which rows to process first when there is not time for all."""
+    """ON OVERLOAD PREFER: which rows to process first when a batch is beyond the budget."""
 
     order: str
     promise: Promise
@@ -177,9 +177,9 @@ class OverloadPreference:
 
 @dataclass(frozen=True)
 class Query:
-    """A window-aggregate query, bound to a stream: a standing query, whose results are pushed.
+    """A standing window-aggregate query, bound to a stream; the engine emits its results.
 
-    Its subclass `OnDemandQuery` is the other kind.
+    The subclass `OnDemandQuery` is a query without SLIDE.
     """
 
     text: str
@@ -194,23 +194,23 @@ class Query:
     items: tuple[Item, ...] = ()  # group columns that are not selected come first, then the SELECT list
     having: str | None = None  # boolean text over the same columns as the items
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
-    functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions it calls
-    emit: Emit | None = None  # EMIT EARLY: when windows are reported before they close
+    functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions that it calls
+    emit: Emit | None = None  # EMIT EARLY: when early results are emitted
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether it has no SLIDE: it emits no results, and lookups answer it."""
+        """Whether the query has no SLIDE: it emits no results, and lookups answer it."""
         return False
 
     @property
     def is_standing(self) -> bool:
-        """Whether it has SLIDE: the results of its windows are pushed."""
+        """Whether the query has SLIDE: it emits the results of its windows."""
         return not self.is_on_demand
 
     @property
     def has_bounds(self) -> bool:
-        """Whether it answers with intervals instead of values."""
+        """Whether the query answers with intervals instead of values."""
         return False
 
     def on_demand(self, using: Using) -> OnDemandQuery:
@@ -220,7 +220,7 @@ class Query:
 
     @property
     def estimated(self) -> tuple[Item, ...]:
-        """The items whose final values are estimated while windows are open: numbers that are no groups."""
+        """The items whose final values are estimated while windows are open: numbers that are no GROUP BY columns."""
         if self.emit is None:
             return ()
         return tuple(item for item in self.items if is_number(item.type) and not item.is_key)
@@ -243,7 +243,7 @@ class Query:
 
 @dataclass(frozen=True)
 class OnDemandQuery(Query):
-    """A query without SLIDE: it is looked up, in the structure that USING and WITHIN name."""
+    """A query without SLIDE; lookups answer it from the structure that USING and WITHIN name."""
 
     using: Using = field(default_factory=Using)
 

@@ -33,7 +33,7 @@ def test_the_papers_buckets_hold_their_values() -> None:
     assert buckets.numbers(np.array([3.0, -10, -9, 5, 2, 7, -3])).tolist() == [3, 1, 1, 4, 3, 5, 2]
 
 
-def test_values_outside_the_bounds_are_filed_apart_from_those_inside() -> None:
+def test_values_outside_the_bounds_have_their_own_buckets() -> None:
     numbers = FixedBuckets.evenly(0, 10, 5).numbers(np.array([-0.1, 0, 10, 10.1, np.inf, -np.inf, np.nan]))
     assert numbers[:4].tolist() == [0, 1, 5, 6]
     assert len(set(numbers.tolist())) == 7
@@ -46,7 +46,7 @@ def test_bounds_that_do_not_ascend_are_refused(bounds: tuple[float, ...]) -> Non
 
 
 @pytest.mark.parametrize("within", [0.0, -0.1, np.nan, np.inf])
-def test_a_width_that_is_none_is_refused(within: float) -> None:
+def test_an_invalid_width_is_refused(within: float) -> None:
     with pytest.raises(ValueError, match="positive part"):
         GeometricBuckets(within)
 
@@ -90,7 +90,7 @@ def test_few_values_have_a_bucket_each_whatever_lies_between_them() -> None:
     assert len(np.unique(dyadic_buckets(values, exponents[0]))) == 7
 
 
-def test_one_bucket_asked_for_is_one_a_sign() -> None:
+def test_one_requested_bucket_becomes_one_per_sign() -> None:
     values = np.array([-3.0, -1e9, 4.0, 1e200, 0.0])
     numbers = dyadic_buckets(values, fitting_exponents(values, np.zeros(5, np.int64), 1, 1)[0])
     assert len(np.unique(numbers[:2])) == len(np.unique(numbers[2:])) == 1

@@ -97,7 +97,7 @@ def kept(structure: Structure, batches: list[TupleBatch]) -> tuple[Run, ...]:
 @pytest.mark.parametrize("grouped", ["", "some", "many"])
 @pytest.mark.parametrize("jitter", [0, 50])
 @pytest.mark.parametrize("name", CASES)
-def test_any_window_is_answered_as_by_reading_all_tuples(name: str, jitter: int, grouped: str) -> None:
+def test_any_window_has_the_answer_of_a_scan(name: str, jitter: int, grouped: str) -> None:
     type, accumulator = CASES[name]
     seed = hash_of(name, jitter, grouped)
     rng = np.random.default_rng(seed)
@@ -129,7 +129,7 @@ def finite_sums(answers: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-def test_a_huge_neighbour_leaves_small_sums_alone() -> None:
+def test_a_huge_value_outside_of_the_window_does_not_affect_sums() -> None:
     times = np.arange(100)
     tuples = Tuples(times, (), pa.array([1e300] * 60 + [7.0] * 40))
     structure = exact_structure(Sum(FLOAT))
@@ -162,7 +162,7 @@ def test_a_staircase_of_random_values_is_short_and_of_falling_ones_is_not() -> N
     assert structure.run(TupleBatch(times, none, (), pa.array(-times.astype(float)))).entries == 100_000
 
 
-def test_nothing_in_the_window_is_no_group() -> None:
+def test_a_group_without_tuples_in_the_window_has_no_answer() -> None:
     for accumulator in (CountRows(), Sum(INT), Sum(FLOAT), Extreme(TEXT, "max"), Moments()):
         structure = exact_structure(accumulator)
         type = getattr(accumulator, "input", FLOAT)

@@ -42,7 +42,7 @@ def first(tuples: Tuples, rows: int) -> Tuples:
 @pytest.mark.parametrize("function", ["max", "min"])
 @pytest.mark.parametrize("grouped", ["", "some", "many"], ids=lambda what: what or "none")
 @pytest.mark.parametrize("jitter", [0, 60], ids=["in order", "out of order"])
-def test_batches_and_lookups_in_turns(kind: pa.DataType, function: str, grouped: str, jitter: int) -> None:
+def test_interleaved_batches_and_lookups(kind: pa.DataType, function: str, grouped: str, jitter: int) -> None:
     seed = 5
     print("seed", seed)
     rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def looked_up(answers: GroupedOrderedSharing, runs: list[Run], size: int, now: i
 MAX = Extreme(pa.float64(), "max")
 
 
-def test_tuples_are_read_again_only_where_an_answer_has_left() -> None:
+def test_only_groups_whose_answer_has_left_the_window_are_rescanned() -> None:
     first = run_of([0, 1, 2, 3], [9, 2, 5, 4], ["a", "a", "b", "b"])
     answers = GroupedOrderedSharing(MAX, [4])
     answers.insert(first)
@@ -104,7 +104,7 @@ def test_tuples_are_read_again_only_where_an_answer_has_left() -> None:
     assert (answers.counters.lookups, answers.counters.recalculations) == (6, 3)
 
 
-def test_a_structure_that_was_there_before_is_told_of_in_any_order() -> None:
+def test_existing_runs_may_be_inserted_in_any_order() -> None:
     runs = [run_of([5, 6], [1, 7]), run_of([0, 3], [9, 8])]
     answers = GroupedOrderedSharing(MAX, [10])
     for run in runs:
@@ -113,7 +113,7 @@ def test_a_structure_that_was_there_before_is_told_of_in_any_order() -> None:
     assert looked_up(answers, runs, 4, now=6) == {"": 8}
 
 
-def test_groups_without_tuples_in_the_window_are_left_out_and_forgotten() -> None:
+def test_groups_without_tuples_in_the_window_are_omitted_and_evicted() -> None:
     runs = [run_of([0, 5], [9, 1], ["a", "b"])]
     answers = GroupedOrderedSharing(MAX, [10])
     answers.insert(runs[0])
@@ -127,13 +127,13 @@ def test_groups_without_tuples_in_the_window_are_left_out_and_forgotten() -> Non
     assert looked_up(answers, [*runs, more], 4, now=8) == {"b": 1, "c": 3, "a": 4}
 
 
-def test_nothing_inserted_nothing_found() -> None:
+def test_an_empty_structure_has_no_answers() -> None:
     answers = GroupedOrderedSharing(MAX)
     answers.insert(run_of([], []))
     assert looked_up(answers, [], 10, now=5) == {}
 
 
-def test_windows_come_and_go_for_all_groups() -> None:
+def test_windows_are_added_and_removed_for_all_groups() -> None:
     runs = [run_of([0, 1, 2, 3], [9, 7, 8, 1], ["a", "b", "a", "b"])]
     answers = GroupedOrderedSharing(MAX, [4])
     answers.insert(runs[0])

@@ -153,7 +153,7 @@ def test_a_window_beyond_what_is_kept_is_refused() -> None:
         shared.windows.add(0)
 
 
-def test_tuples_may_be_kept_by_somebody_else() -> None:
+def test_the_caller_may_keep_the_tuples() -> None:
     times, values = [0, 1, 2, 3], [9, 3, 5, 1]
     shared = OrderedSharing([2, 4], rescan=lambda since: (times[max(0, since) :], values[max(0, since) :]))
     shared.insert_all(times, values)

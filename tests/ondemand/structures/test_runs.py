@@ -81,7 +81,7 @@ def assert_sound(run: Run) -> None:
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
-def test_split_and_merged_is_the_whole_in_any_order(name: str, grouped: str) -> None:
+def test_merged_parts_in_any_order_equal_the_whole(name: str, grouped: str) -> None:
     structure, tuples, batches, rng = drawn(name, grouped)
     runs = [structure.run(batch_id) for batch_id in batches]
     whole = structure.run(tuples.batch(np.arange(300)))
@@ -101,7 +101,7 @@ def test_split_and_merged_is_the_whole_in_any_order(name: str, grouped: str) -> 
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
-def test_packed_and_unpacked_is_the_same(name: str, grouped: str) -> None:
+def test_a_run_round_trips_through_bytes(name: str, grouped: str) -> None:
     structure, _, batches, _ = drawn(name, grouped)
     for run in [structure.run(batch_id) for batch_id in batches]:
         again = Run.unpacked(run.packed())
@@ -116,7 +116,7 @@ def test_packed_and_unpacked_is_the_same(name: str, grouped: str) -> None:
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: str) -> None:
+def test_a_merge_removes_exactly_the_entries_below_the_floor(name: str, grouped: str) -> None:
     structure, tuples, batches, _ = drawn(name, grouped)
     runs = [structure.run(batch_id) for batch_id in batches]
     whole = structure.merged(runs, ALWAYS)
@@ -133,7 +133,7 @@ def test_what_is_below_the_floor_is_gone_and_nothing_else(name: str, grouped: st
 
 @pytest.mark.parametrize("grouped", GROUPED)
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, grouped: str) -> None:
+def test_a_group_is_in_the_same_partition_of_every_run(name: str, grouped: str) -> None:
     structure, _, batches, _ = drawn(name, grouped)
     shares: dict[int, list[Run]] = {}
     for batch_id in batches:
@@ -152,13 +152,13 @@ def test_a_group_is_dealt_to_one_partition_wherever_it_was_made(name: str, group
     assert grouped != "many" or len(shares) == 5
 
 
-def test_tuples_in_order_are_taken_as_they_are() -> None:
+def test_tuples_in_order_are_not_sorted() -> None:
     values = pa.array([1.0, 2.0, 3.0])
     run = sorted_run(TupleBatch(np.array([1, 1, 5]), np.zeros(3, np.int64), (), values))
     assert run.columns["value"] is values
 
 
-def test_times_that_are_close_take_half_the_room() -> None:
+def test_times_of_a_short_range_take_half_the_memory() -> None:
     close = sorted_run(TupleBatch(np.array([10**15, 10**15 + 2**32 - 1]), np.zeros(2, np.int64)))
     wide = sorted_run(TupleBatch(np.array([10**15, 10**15 + 2**32]), np.zeros(2, np.int64)))
     assert (close.ticks.nbytes, wide.ticks.nbytes) == (8, 16)
@@ -205,7 +205,7 @@ def test_empty_runs_merge_with_others_and_with_themselves(name: str, grouped: st
 
 
 @given(st.lists(st.lists(st.integers(0, 20), min_size=1), max_size=6), st.integers(-1, 22))
-def test_bisection_of_all_stretches_is_that_of_each(stretches: list[list[int]], least: int) -> None:
+def test_first_not_below_equals_a_bisection_of_each_stretch(stretches: list[list[int]], least: int) -> None:
     numbers = np.array([n for stretch in stretches for n in sorted(stretch)], np.int64)
     bounds = np.cumsum([0, *map(len, stretches)])
     expected = [

@@ -37,7 +37,7 @@ def test_there_are_few_runs_and_tuples_are_written_few_times(size: int) -> None:
     assert written <= kept.entries * (tiers + 1 + max(0.0, math.log2(SMALL_RUN / size) * 4))
 
 
-def test_what_was_kept_before_stays_as_it_was() -> None:
+def test_earlier_versions_of_the_tiers_do_not_change() -> None:
     rng, structure = np.random.default_rng(2), exact_structure(CountRows())
     past = [RunTiers()]
     for i in range(40):
@@ -50,7 +50,7 @@ def test_what_was_kept_before_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 5000])
-def test_no_more_is_kept_than_windows_need_and_half_as_much_again(size: int) -> None:
+def test_at_most_half_more_is_kept_than_windows_need(size: int) -> None:
     rng, structure, kept, window = np.random.default_rng(3), exact_structure(Sum(FLOAT)), RunTiers(), 50_000
     for i in range(300_000 // size):
         now = (i + 1) * size
@@ -59,7 +59,7 @@ def test_no_more_is_kept_than_windows_need_and_half_as_much_again(size: int) -> 
         assert all(run.high >= now - window for run in kept.runs)
 
 
-def test_a_batch_that_is_too_old_leaves_nothing() -> None:
+def test_a_batch_that_is_too_old_is_not_kept() -> None:
     rng, structure = np.random.default_rng(4), exact_structure(Sum(FLOAT))
     kept = RunTiers().with_run(structure, structure.run(batch(rng, 1000, 10)), 900)
     assert kept.with_run(structure, structure.run(batch(rng, 500, 10)), 900).runs == kept.runs

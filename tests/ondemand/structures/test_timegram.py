@@ -161,7 +161,7 @@ def test_every_interval_contains_the_exact_answer(stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_it_does_for_thousands_of_tuples_a_group_while_old_ones_go(stream: str) -> None:
+def test_intervals_contain_the_answer_for_thousands_of_tuples_with_eviction(stream: str) -> None:
     type, _ = STREAMS[stream]
     _, batches, _ = drawn(stream, 3)
     for options in GRIDS.values():
@@ -205,7 +205,7 @@ def test_a_bucket_of_many_values_answers_with_its_hull() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"slice": 10}])
-def test_as_many_buckets_as_asked_for_and_no_more(options: dict[str, int]) -> None:
+def test_there_are_at_most_as_many_buckets_as_requested(options: dict[str, int]) -> None:
     rng = np.random.default_rng(2)
     structure = TimeGram(FLOAT, buckets=16, **options)
     runs = [structure.run(one_group(rng.normal(i, 1, 500).tolist(), FLOAT)) for i in range(9)]
@@ -251,7 +251,7 @@ def test_within_a_part_of_the_answer(within: float, type: pa.DataType) -> None:
             assert (high - low <= within * low).all()
 
 
-def test_negative_values_are_within_too_and_zero_is_exact() -> None:
+def test_within_also_holds_for_negative_values_and_zero_is_exact() -> None:
     structure = TimeGram(FLOAT, within=0.05)
     run = structure.run(one_group([-100.0, -104.0, 0.0, -3.0], FLOAT))
     assert interval(structure, run, 3, "max") == (0.0, 0.0)
@@ -268,7 +268,7 @@ def test_a_window_that_begins_with_a_slice_is_counted_exactly() -> None:
     assert list(structure.lookup([run], 55).columns) == ["count_low", "count_high"]
 
 
-def test_answers_travel() -> None:
+def test_answers_can_be_pickled() -> None:
     structure = TimeGram(pa.int32())
     found = structure.lookup([structure.run(one_group([1, 2], pa.int32()))], 1)
     again = pickle.loads(pickle.dumps(found))
@@ -276,7 +276,7 @@ def test_answers_travel() -> None:
     assert "median_low" not in again.columns
 
 
-def test_slices_take_no_more_room_at_ten_times_the_rate() -> None:
+def test_slices_take_no_more_memory_at_ten_times_the_rate() -> None:
     rng = np.random.default_rng(12)
     sizes = []
     for rate in (1_000, 10_000):
@@ -310,6 +310,6 @@ def test_averages_of_a_cut_slice_are_between_the_best_and_the_worst_choice() -> 
     {"type": pa.string()}, {"type": FLOAT, "buckets": 0}, {"type": FLOAT, "slice": 0},
     {"type": FLOAT, "within": 0.0}, {"type": FLOAT, "bounds": (1, 0)}, {"type": FLOAT, "between": (1, 1)},
 ])  # fmt: skip
-def test_what_is_no_timegram_is_refused(refused: dict[str, Any]) -> None:
+def test_invalid_timegrams_are_refused(refused: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"timegram|bounds|width"):
         TimeGram(**refused)

@@ -13,6 +13,7 @@ import pytest
 from tests.plan.bids import RULES, SEQ, TIME, admitted, compiled
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.explain import Explained, Explanation, gather, plan_text, query_text
+from transom.plan.explain.element_text import slot_text
 from transom.plan.planner import Planner
 from transom.plan.strategy import FragmentSharing, Strategy
 from transom.state.state import ClockState, State, StreamState, Work
@@ -312,3 +313,21 @@ def test_a_query_that_missed_rows_says_so_and_one_that_moved_shows_both_homes() 
     shown = query_text(plan(query, other, state=replace(state, queries={**state.queries, "q": moved})), "q")
     assert "  does not answer for windows with rows from before it joined" in shown
     assert "    still reads selection 2, which it left" in shown
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("count(*)", ["count(*)"]),
+        ("count(price)", ["count(`price`)"]),
+        ("avg(price)", ["sum(`price`)", "count(`price`)"]),
+        ("min(price) FILTER (WHERE seq > 1)", ["min(`price`) FILTER (WHERE `seq` > 1)"]),
+        ("max(price)", ["max(`price`)"]),
+        ("var_pop(price)", ["moments(`price`)"]),
+        ("approx_count_distinct(price)", ["distinct(`price`)"]),
+        ("approx_percentile(price, 0.5)", ["quantiles(`price`)"]),
+    ],
+)
+def test_what_is_kept_is_called_by_its_label(call: str, kept: list[str]) -> None:
+    query = compiled(f"SELECT {call} AS x FROM bids [RANGE 10 SLIDE 10 WATTR seq]", "q")
+    assert [slot_text(slot) for slot in query.slots] == kept

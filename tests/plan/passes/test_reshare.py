@@ -16,7 +16,7 @@ def test_the_costs_of_both_plans_are_the_reason() -> None:
     pure.batch([(time, 1) for time in range(100)])
     pure.planner.begin(pure.state, Membership(pure.living), list(pure.living.values()))
     (choice,) = dict(pure.planner.decisions("s"))["reshare"]
-    assert (choice.about, choice.chosen) == ("selection 1", "shared slices for 2 kinds of window")
+    assert (str(choice.about), choice.chosen) == ("selection 1", "shared slices for 2 kinds of window")
     start, _, rule = choice.reason.partition("; ")
     assert start.startswith("at the measured rate unshared slices cost ") and start.endswith(" times as much")
     assert rule == "a change must cost less than 0.5 times as much"

@@ -1,4 +1,4 @@
-"""The exact structures against plain recomputation: any order of arrival, any window that ends now."""
+"""The exact structures compared with recomputation: any order of arrival, any window that ends now."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def total(values: list[Any]) -> tuple[int, int]:
 
 
 def joined(values: list[Any]) -> Any:
-    """What is combined in the wrong order is seen."""
+    """Concatenation, which shows whether values are combined in the right order."""
     return "".join(map(str, values)) if len(values) > 1 else values[0] if values else None
 
 
@@ -63,14 +63,14 @@ def filled(make: Callable[[], Any], tuples: Tuples) -> Any:
 
 
 def values_since(tuples: Tuples, since: int) -> list[Any]:
-    """By time; of the same time, in the order in which they came."""
+    """The values from `since` on, by time; for equal times, in order of arrival."""
     return [value for time, value in sorted(tuples, key=operator.itemgetter(0)) if time >= since]
 
 
 @each_structure
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("seed", range(3))
-def test_inserts_lookups_and_expiry_in_turns(
+def test_interleaved_inserts_lookups_and_expiry(
     make: Callable[[], Any], plain: Callable[[list[Any]], Any], order: Callable[..., int], seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -89,7 +89,7 @@ def test_inserts_lookups_and_expiry_in_turns(
 
 @each_structure
 @given(tuples=TUPLES, others=TUPLES, since=st.integers(-1, 32))
-def test_structures_merged_answer_as_one_of_all_tuples(
+def test_merged_structures_answer_like_a_structure_of_all_tuples(
     make: Callable[[], Any], plain: Callable[[list[Any]], Any], tuples: Tuples, others: Tuples, since: int
 ) -> None:
     merged = filled(make, tuples).merge(filled(make, others))
@@ -102,7 +102,7 @@ def test_structures_merged_answer_as_one_of_all_tuples(
 
 @each_structure
 @given(tuples=TUPLES, floor=st.integers(0, 31))
-def test_what_is_left_after_expiry_answers_as_before(
+def test_expiry_changes_no_answer(
     make: Callable[[], Any], plain: Callable[[list[Any]], Any], tuples: Tuples, floor: int
 ) -> None:
     structure = filled(make, tuples)
@@ -113,20 +113,20 @@ def test_what_is_left_after_expiry_answers_as_before(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats()), max_size=20), st.integers(0, 10), st.booleans())
-def test_nan_is_above_every_number(tuples: Tuples, since: int, greatest: bool) -> None:
+def test_nan_is_greater_than_every_number(tuples: Tuples, since: int, greatest: bool) -> None:
     found = filled(lambda: Staircase(greatest), tuples).lookup(since)
     expected = (spark_max if greatest else spark_min)(values_since(tuples, since))
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 
-def test_a_huge_value_that_has_left_the_window_leaves_no_trace() -> None:
+def test_a_huge_value_does_not_affect_a_window_that_it_has_left() -> None:
     tree = filled(lambda: SuffixTree(operator.add), [(0, 1e300), (1, 7.0), (2, math.inf), (3, 0.5)])
     assert (tree.lookup(3), tree.lookup(1), tree.count(1)) == (0.5, math.inf, 3)
     tree.insert(4, 6.5)
     assert tree.lookup(3) == 7.0
 
 
-def test_floats_are_not_for_running_sums() -> None:
+def test_prefix_sums_refuse_floats() -> None:
     with pytest.raises(TypeError, match="whole numbers"):
         PrefixSums().insert(0, 0.5)  # type: ignore[arg-type]
 
@@ -151,7 +151,7 @@ def test_how_many_steps_a_staircase_has(name: str, values: list[int], steps: int
 
 
 class Counting:
-    """Combines, and counts how often."""
+    """A `combine` function that counts its calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -161,7 +161,7 @@ class Counting:
         return one + other
 
 
-def test_a_tree_combines_once_for_an_insert_and_seldom_for_a_lookup() -> None:
+def test_a_tree_combines_once_per_insert_and_logarithmically_per_lookup() -> None:
     combine = Counting()
     tree = filled(lambda: SuffixTree(combine), [(time, 1) for time in range(4096)])
     assert combine.count < 4096
@@ -174,7 +174,7 @@ def test_a_tree_combines_once_for_an_insert_and_seldom_for_a_lookup() -> None:
     assert combine.count < 96 + 2 * 13, "out of order, one for each later tuple and a few on top"
 
 
-def test_expiry_costs_a_combination_for_a_tuple() -> None:
+def test_expiry_costs_one_combination_per_tuple() -> None:
     combine = Counting()
     tree = SuffixTree(combine)
     for time in range(10_000):

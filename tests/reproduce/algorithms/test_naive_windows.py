@@ -1,4 +1,4 @@
-"""The baseline answers as its figure says: at every arrival, from each query's own queue."""
+"""The baseline recomputes every answer at every arrival from the query's own queue, as in the paper's figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TimeGram: the paper's worked example, and intervals that hold the exact answer whatever comes."""
+"""TimeGram: the paper's worked example, and intervals that contain the exact answer for any input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AFTER = {
     2: [[2], [], [1], [], []],
     3: [[2, 3], [], [1], [], []],
     4: [[2, 3], [], [1], [4], []],
-    # T5 has the value 2, which bucket 3 holds; the paper files it in bucket 4, [4, 6].
+    # T5 has the value 2, which belongs in bucket 3; the paper puts it in bucket 4, [4, 6].
     5: [[2, 3], [], [5], [4], []],
     6: [[3], [], [5], [4], [6]],
     7: [[], [7], [5], [4], [6]],
@@ -30,7 +30,7 @@ FUNCTIONS = ("max", "min", "count", "sum", "avg")
 
 
 def exact(function: str, values: list[Any]) -> Any:
-    """As Spark has it; None for a window that holds nothing."""
+    """The exact answer as in Spark; None for an empty window."""
     if function == "count":
         return len(values)
     if not values:
@@ -105,13 +105,13 @@ def test_lookups_in_the_middle_of_the_worked_example() -> None:
         pytest.param(2**80, (2**80, 2**80), id="an integer that no double holds"),
     ],
 )
-def test_where_values_are_filed(value: float, interval: tuple[float, float]) -> None:
+def test_each_value_is_in_its_bucket(value: float, interval: tuple[float, float]) -> None:
     gram = TimeGram(BOUNDS)
     gram.insert(0, value)
     assert gram.max(since=0) == gram.min(since=0) == interval
 
 
-def test_nan_is_above_every_number() -> None:
+def test_nan_is_greater_than_every_number() -> None:
     gram = TimeGram(BOUNDS)
     gram.insert(0, math.nan)
     assert math.isnan(gram.min(since=0).low), "there is nothing else"
@@ -131,7 +131,7 @@ def test_infinities_of_both_signs_add_up_to_nan() -> None:
     assert gram.sum(since=2).holds(3.0)
 
 
-def test_a_huge_value_that_has_left_the_window_widens_nothing() -> None:
+def test_a_huge_value_that_has_left_the_window_widens_no_interval() -> None:
     gram = TimeGram([0.0, 1.0])
     gram.insert(0, 1e300)
     gram.insert(1, 0.5)
@@ -139,14 +139,14 @@ def test_a_huge_value_that_has_left_the_window_widens_nothing() -> None:
     assert found.holds(0.5) and found.high - found.low < 1.1
 
 
-def test_sums_that_no_double_holds_have_no_bounds() -> None:
+def test_sums_beyond_the_range_of_doubles_have_infinite_bounds() -> None:
     gram = TimeGram([0.0, 1.0])
     for time in range(3):
         gram.insert(time, 1.7e308)
     assert gram.sum(since=0) == (-math.inf, math.inf)
 
 
-def test_sums_are_rounded_in_many_ways_and_all_of_them_are_held() -> None:
+def test_an_interval_contains_the_sum_in_every_rounding() -> None:
     gram, values = TimeGram([-2.0, -1.0]), [0.1] * 1000
     for time, value in enumerate(values):
         gram.insert(time, value)
@@ -156,7 +156,7 @@ def test_sums_are_rounded_in_many_ways_and_all_of_them_are_held() -> None:
     assert found.high - found.low < 1e-9
 
 
-def test_an_average_that_no_double_holds_lies_between_two() -> None:
+def test_an_average_that_is_no_double_lies_between_two_doubles() -> None:
     gram = TimeGram(BOUNDS)
     for time, value in enumerate([11, 11, -12]):
         gram.insert(time, value)
@@ -167,7 +167,7 @@ def test_an_average_that_no_double_holds_lies_between_two() -> None:
 
 
 @pytest.mark.parametrize("bounds", [[], [1], [1, 1], [2, 1], [0, math.nan]])
-def test_bounds_that_are_none(bounds: list[float]) -> None:
+def test_invalid_bounds_are_refused(bounds: list[float]) -> None:
     with pytest.raises(ValueError, match="ascending"):
         TimeGram(bounds)
     with pytest.raises(ValueError, match="different bounds"):
@@ -180,21 +180,21 @@ TUPLES = st.lists(st.tuples(st.integers(0, 20), DOUBLES | st.integers(-(10**17),
 
 @given(TUPLES, TUPLES, st.integers(0, 21), st.integers(0, 20))
 @example([(0, 1e308), (0, -1e308), (0, 1e308)], [], 0, 0)
-def test_intervals_hold_the_exact_answer(
+def test_intervals_contain_the_exact_answer(
     tuples: list[tuple[int, float]], others: list[tuple[int, float]], since: int, floor: int
 ) -> None:
     grams = TimeGram(BOUNDS), TimeGram(BOUNDS)
-    for gram, own in zip(grams, (tuples, others), strict=True):
-        for time, value in own:
+    for gram, part in zip(grams, (tuples, others), strict=True):
+        for time, value in part:
             gram.insert(time, value)
         gram.expire(floor)
     since = max(since, floor)
-    for gram, own in ((grams[0], tuples), (grams[0].merge(grams[1]), tuples + others)):
-        values = [value for time, value in own if time >= since]
+    for gram, part in ((grams[0], tuples), (grams[0].merge(grams[1]), tuples + others)):
+        values = [value for time, value in part if time >= since]
         for function in FUNCTIONS:
             answer = exact(function, values)
             if function in ("sum", "avg") and sum(map(abs, values)) == math.inf > max(map(abs, values)):
-                continue  # sums that run over in doubles depend on the order
+                continue  # sums that overflow doubles depend on the order
             assert holds(getattr(gram, function)(since), answer), function
 
 

@@ -1,4 +1,4 @@
-"""Preferred joins, batch by batch, against nested loops and symmetric hash join."""
+"""Joins with a preference, batch by batch, compared with nested loops and symmetric hash join."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pairs(found: Pairs) -> Counter[tuple[int, int]]:
 
 @st.composite
 def cases(draw: st.DrawFn, depth: int = 9) -> Case:
-    """Streams with times in any order in any batches; with nine granularities all of it is kept."""
+    """Streams with times in any order and any batches; with nine granularities no tuple is evicted."""
     size = draw(st.integers(0, 40))
     numbers = st.integers(0, draw(st.sampled_from((30, 300, 3000))))
     times = np.array(draw(st.lists(numbers, min_size=size, max_size=size)), np.int64)
@@ -82,13 +82,13 @@ def cases(draw: st.DrawFn, depth: int = 9) -> Case:
 
 @settings(max_examples=50)
 @given(cases())
-def test_with_no_budget_the_output_is_the_exact_answer(case: Case) -> None:
+def test_without_a_budget_the_output_is_the_exact_answer(case: Case) -> None:
     assert pairs(case.simulation.run()) == nested_loops(*case.streams, case.window)
 
 
 @settings(max_examples=50)
 @given(st.integers(1, 9).flatmap(cases), st.integers(0, 60))
-def test_with_a_budget_no_pair_is_wrong_or_found_twice_and_no_probe_too_many(case: Case, budget: int) -> None:
+def test_a_budget_limits_the_probes_and_every_pair_is_right_and_found_once(case: Case, budget: int) -> None:
     found = case.simulation.run(lambda batch_id: budget)
     exact = nested_loops(*case.streams, case.window)
     assert pairs(found) <= exact
@@ -97,8 +97,8 @@ def test_with_a_budget_no_pair_is_wrong_or_found_twice_and_no_probe_too_many(cas
 
 @settings(max_examples=50)
 @given(st.integers(1, 3).flatmap(cases))
-def test_of_tuples_that_are_let_go_only_their_pairs_are_missing(case: Case) -> None:
-    """With no budget, what is missing is of tuples that were late, or gone when their partners came."""
+def test_only_pairs_of_evicted_tuples_are_missing(case: Case) -> None:
+    """Without a budget, a pair is missing only if a tuple was late, or evicted before its partner arrived."""
     found, exact = pairs(case.simulation.run()), nested_loops(*case.streams, case.window)
     assert found <= exact
     for missing in exact - found:
@@ -107,7 +107,7 @@ def test_of_tuples_that_are_let_go_only_their_pairs_are_missing(case: Case) -> N
 
 
 def age(case: Case, side: int, pair: tuple[int, int]) -> int:
-    """How far the tuple of a side was below the floor when the later of a pair had come."""
+    """How far the tuple of a side was below the floor when the later tuple of the pair arrived."""
     stream, shape = case.streams[side], case.simulation.shapes[side]
     batch_id = max(int(case.streams[s].batch_id[pair[s]]) for s in (0, 1))
     high = int(stream.time[stream.batch_id <= batch_id].max())
@@ -119,7 +119,7 @@ def age(case: Case, side: int, pair: tuple[int, int]) -> int:
 
 @settings(max_examples=25)
 @given(cases(), st.integers(80, 400))
-def test_idle_batches_in_which_nothing_leaves_the_window_complete_the_answer(case: Case, budget: int) -> None:
+def test_idle_batches_complete_the_answer_if_no_tuple_leaves_the_window(case: Case, budget: int) -> None:
     idle = range(case.last + 1, case.last + 1600 // budget + 2)  # 40 x 40 probes are more than enough
     found = case.simulation.run(lambda batch_id: budget, idle)
     assert pairs(found) <= nested_loops(*case.streams, case.window)
@@ -128,7 +128,7 @@ def test_idle_batches_in_which_nothing_leaves_the_window_complete_the_answer(cas
 
 
 @given(cases())
-def test_symmetric_hash_join_with_no_budget_is_the_exact_answer(case: Case) -> None:
+def test_symmetric_hash_join_without_a_budget_is_the_exact_answer(case: Case) -> None:
     found = exact_join(case.streams, case.window)
     assert pairs(found) == nested_loops(*case.streams, case.window)
     assert found.probes == SymmetricHashJoin(case.streams, case.window).needs

@@ -19,7 +19,7 @@ NAMES, ARGUMENTS = [case[0] for case in CASES], [case[1:] for case in CASES]
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, with NaN equal to itself and the last digit of a double let go."""
+    """Whether two values are equal: NaN equals NaN, and the last digit of a double may differ."""
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-12)
     return bool(left == right) and type(left) is type(right)
@@ -56,7 +56,7 @@ def test_an_expression_has_its_type_and_value(sql: str, row: dict, type: pa.Data
         ("greatest(`price`, `name`)", "a common type of double and string is not supported"),
     ],
 )
-def test_what_is_not_supported_is_an_error_that_says_so(sql: str, message: str) -> None:
+def test_unsupported_expressions_are_errors(sql: str, message: str) -> None:
     columns = {"price": pa.float64(), "name": pa.string()}
     good, error = InterpretedScalars().types(columns, ["`price`", sql])
     assert good == pa.float64()
@@ -72,7 +72,7 @@ def test_a_column_passes_through_as_it_is_stored() -> None:
     assert projected["y"].to_pylist() == [1.5, 2.5]
 
 
-def test_what_python_can_not_compute_is_null_in_its_row_only() -> None:
+def test_a_value_that_python_can_t_compute_is_null_in_its_row_only() -> None:
     table = pa.table({"l": [5, 2**62]})
     found = InterpretedScalars().project(table, {"x": "year(CAST(`l` AS TIMESTAMP))"})["x"].to_pylist()
     assert found == [1970, None]

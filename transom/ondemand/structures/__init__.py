@@ -1,4 +1,4 @@
-"""Structures for on-demand lookups: they keep the tuples of one attribute and answer any window that ends now.
+"""Structures for on-demand lookups: each keeps the tuples of one attribute and answers any window that ends now.
 
 Reading order: `runs` (the data and the `Structure` interface), `build_runs`, `window_entries`, `tiers`
 (how runs are merged over time); then one structure per module: `values` (a plain scan), `prefix_sums`,

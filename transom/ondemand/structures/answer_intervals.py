@@ -1,4 +1,4 @@
-"""Answers as intervals: what is certain about the values in buckets, for all groups at once.
+"""Answers as intervals, from the bounds of the values in buckets, for all groups at once.
 
 An interval contains the answer in SQL's order: NaN is above infinity. It also contains every result that
 adding doubles can have, in any order of addition, with rounding and overflow.
@@ -158,7 +158,7 @@ class _Sums:
         self.negative = filed.summed(most * np.maximum(-self.lows, 0.0)) * (1 + self.errors)
 
     def interval(self) -> Interval:
-        """Where the sums lie, with NaN and infinities."""
+        """The intervals of the sums, with NaN and infinities."""
         low, high = self.low - self.slack, self.high + self.slack
         # A sum that overflows on the way stays infinite; if both signs can overflow, it can end in NaN.
         over, under = self.positive * (1 + UNIT) >= _MOST, self.negative * (1 + UNIT) >= _MOST
@@ -203,7 +203,7 @@ def _greatest(filed: BucketTuples, tops: Floats, finite: Mask, slack: Floats) ->
     """An upper bound of the averages of `least` to `most` tuples per bucket, all at the bucket's top.
 
     The greatest average takes `most` tuples of the buckets above it and `least` of the others. Choosing so
-    from any average on gives a greater one, until none is (Dinkelbach's method). After each step, the
+    from any average on gives a greater one, until there is none (Dinkelbach's method). After each step, the
     greatest average exceeds the current one by at most the gain times the ratio of possible to certain
     tuples.
     """

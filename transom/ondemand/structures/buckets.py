@@ -1,7 +1,7 @@
 """Buckets of values, as in a TimeGram: from a value to the number of its bucket.
 
-A bucket is only a number. The interval of an answer comes from the values that were filed in the bucket, so
-a value outside of the given range, or one that is rounded into the next bucket, does no harm. NaN and the
+A bucket is only a number. The interval of an answer comes from the values in the bucket, so it is correct even
+if a value lies outside of the given range or is rounded into the next bucket. NaN and the
 infinities have buckets of their own. Paper: Aggregate Sharing in Stream Databases, section 3.2.2.
 """
 
@@ -17,7 +17,7 @@ from transom.columns.arrays import Floats, Ints
 
 FINEST = -1100  # below the exponent of every double: each value has a bucket of its own
 _NEVER = 4000  # above the exponent of every double: such values never share a bucket
-_ZERO_EXPONENT = -3000  # stands for the exponent of zero
+_ZERO_EXPONENT = -3000  # used as the exponent of zero
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Building runs: from tuples to a run, and from several runs to one, for all groups at once.
+"""Builds a run from tuples or from several runs, for all groups at once.
 
-Only what is out of order is sorted.
+Rows that are in order already are not sorted.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def merge_entries(runs: Sequence[Run], groups: AlignedGroups, floor: int) -> Mer
 def _rows(times: Ints, starts: Ints, stops: Ints, firsts: Ints) -> tuple[Ints | None, Ints]:
     """The rows of the pieces by group and time, and the groups' bounds among them.
 
-    None stands for all rows in the order that they have.
+    None stands for all rows in their present order.
     """
     lengths = stops - starts
     ends = np.cumsum(lengths)
@@ -161,8 +161,8 @@ def _rows(times: Ints, starts: Ints, stops: Ints, firsts: Ints) -> tuple[Ints | 
 def _sorted(groups: Ints, times: Ints) -> Ints:
     """The order by group and time.
 
-    One sort key holds both if it fits. A lexsort is sixteen times slower, since it does not use the
-    stretches that are in order already.
+    One sort key holds both if it fits into 64 bits. A lexsort is sixteen times slower, because it does not
+    use runs that are in order already.
     """
     low, high = int(times.min()), int(times.max())
     if (int(groups[-1]) + 1) * (high - low + 1) >= 1 << 62:

@@ -22,7 +22,7 @@ Rescan = Callable[
 ]  # reads the tuples from a time on: times and orderable values
 
 
-MIN_SWEEP = 64  # with fewer tuples it does not pay to evict old ones
+MIN_SWEEP = 64  # below this number of tuples, old ones are not evicted
 
 
 class WindowAnswer(NamedTuple):

@@ -1,6 +1,6 @@
 """Runs: the columnar data of structures, and the interface of a structure.
 
-A structure's data is a few runs, which are merged now and then.
+The data of a structure is a few runs; small runs are merged into larger ones.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Run:
 
     @classmethod
     def unpacked(cls, data: bytes) -> Run:
-        """The run that `packed` made into bytes."""
+        """The run in bytes that `packed` returned."""
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             row = reader.read_next_batch()
         parts: dict[str, dict[str, pa.Array]] = {"key": {}, "column": {}, "head": {}}
@@ -179,7 +179,7 @@ class Structure(ABC):
     @property
     @abstractmethod
     def id(self) -> str:
-        """The id in checkpoints of what is stored: structures that store the same have the same id."""
+        """The id of the stored data in checkpoints; structures that store the same data have the same id."""
 
     @abstractmethod
     def run(self, batch: TupleBatch) -> Run:
@@ -187,7 +187,7 @@ class Structure(ABC):
 
     @abstractmethod
     def merged(self, runs: Sequence[Run], floor: int) -> Run:
-        """One run of several, without the entries before `floor`."""
+        """Several runs merged into one, without the entries before `floor`."""
 
     @abstractmethod
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:

@@ -1,8 +1,8 @@
 """TimeGram: the times of tuples by bucket of their values; it answers any window with intervals.
 
 Paper: Aggregate Sharing in Stream Databases, section 3. Beyond the paper, a bucket records the least and
-the greatest value that was filed there, so intervals are narrower and values outside of all bounds do no
-harm; bounds may follow the values; an average is divided by the count of the window, where the paper
+the greatest of its values, so intervals are narrower, and correct for values outside of all bounds; bounds may
+follow the values; an average is divided by the count of the window, where the paper
 divides by the count of the whole structure; and with slices of time there are counts in place of times.
 """
 

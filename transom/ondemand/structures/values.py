@@ -18,7 +18,7 @@ from transom.ondemand.structures.window_entries import concatenate_arrays, entri
 class ValueStructure(Structure):
     """A structure over values (column `value`, without nulls), or over times alone where tuples are counted.
 
-    All of them keep the same data whatever their accumulators, so one store serves them all.
+    The stored data does not depend on the accumulators, so one store serves all of these structures.
     """
 
     accumulator: Accumulator

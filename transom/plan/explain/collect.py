@@ -154,7 +154,7 @@ def gather(explained: Explained) -> Explanation:
                 tuple(ChoicePlan(choice.about, choice.chosen, choice.reason) for choice in choices),
             )
             for family_plan, choices in (
-                planner.decisions(name) if reading or _looks(explained, name) else ()
+                planner.decisions(name) if reading or _looks(explained, name) or planner.records(name) else ()
             )
         )
         streams.append(_stream(explained, name, rules, reading, ordered, decisions))

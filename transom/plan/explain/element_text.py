@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from transom.aggregates.accumulators import Extreme
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
 from transom.elements import Clock, ClockKind, WindowSpec
@@ -17,9 +16,9 @@ _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def slot_text(slot: Slot) -> str:
-    kept = slot.accumulator
-    name = kept.function if isinstance(kept, Extreme) else type(kept).__name__.lower()
-    shown = f"{name}({slot.argument.sql})" if slot.argument is not None else "count(*)"
+    """What is kept per slice and group, as EXPLAIN prints it."""
+    argument = "*" if slot.argument is None else slot.argument.sql
+    shown = f"{slot.accumulator.label}({argument})"
     return shown if slot.where is None else f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 from transom.plan.explain.promising import PreferencePlan, SummaryPlan
+from transom.plan.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class Shards:
 class ChoicePlan:
     """What the planner chose about a query, selection, family or store, and why."""
 
-    about: str
+    about: Subject
     chosen: str
     reason: str
 
@@ -365,6 +366,8 @@ class Explanation:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it; `dataclasses.asdict` would take seconds for ten thousand queries."""
+    if isinstance(value, Subject):
+        return str(value)
     if is_dataclass(value):
         return {name: _plain(part) for name, part in vars(value).items()}
     return [_plain(part) for part in value] if isinstance(value, tuple) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transom.plan.decisions import subjects
 from transom.plan.explain.promising_text import preference_text, summaries_text
 from transom.plan.explain.records import (
     Explanation,
@@ -31,6 +30,7 @@ from transom.plan.explain.text_parts import (
     queries_text,
     readable,
 )
+from transom.plan.subject import Subject
 
 SELECTIONS_AT_LENGTH = 12  # with more selections, only those of the first family are shown at length
 
@@ -294,9 +294,13 @@ def _about(
     stream: StreamPlan, family: FamilyPlan, selection: SelectionPlan, query: QueryPlan
 ) -> list[PassPlan]:
     """The decisions that concern one query."""
-    concerned = {f"query {query.name}", f"selection {selection.id}", f"family {family.id}"}
+    concerned = {
+        Subject.query(query.name),
+        *Subject.selections([selection.id]),
+        *Subject.families([family.id]),
+    }
     pass_plans = (
-        replace(each, choices=tuple(made for made in each.choices if concerned & set(subjects(made.about))))
+        replace(each, choices=tuple(made for made in each.choices if not concerned.isdisjoint(made.about)))
         for each in stream.decisions
     )
     return [pass_plan for pass_plan in pass_plans if pass_plan.choices]

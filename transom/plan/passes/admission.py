@@ -26,6 +26,7 @@ from transom.plan.families import Selection
 from transom.plan.layout import Layout, with_slots
 from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
 from transom.plan.strategy import Strategy
+from transom.plan.subject import Subject
 from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
 from transom.windows.intervals import LOWEST, IntervalSet
@@ -41,7 +42,7 @@ def admission(context: PlanContext) -> Decision | None:
     state = release(context.state, change.leaving, change.queries)
     state, choices = _admit(state, change, context.strategy)
     closed = () if not change.leaving else context.state.selections.keys() - state.selections.keys()
-    ended = [*(f"query {name}" for name in change.leaving), *(f"selection {home}" for home in closed)]
+    ended = [*map(Subject.query, change.leaving), *Subject.selections(closed)]
     return Decision(choices, ended=ended, state=state)
 
 
@@ -76,7 +77,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
 
 
 def _choice(query: CompiledQuery, chosen: str, reason: str, kind: str) -> Choice:
-    return Choice(query.query.stream, f"query {query.name}", chosen, reason, kind)
+    return Choice(query.query.stream, Subject.query(query.name), chosen, reason, kind)
 
 
 def _why_private(query: CompiledQuery, strategy: Strategy, sees_in_part: bool) -> str | None:

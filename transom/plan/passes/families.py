@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_kind, family_numbers, into_families
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
+from transom.plan.subject import Subject
+from transom.state.state import SelectionState
 
 
 def families(context: PlanContext) -> Decision | None:
@@ -24,6 +27,11 @@ def families(context: PlanContext) -> Decision | None:
     stream = context.selections[0].clock.stream if context.selections else None
     choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
     return Decision(choices, replaces=stream, derived=True, families=found)
+
+
+def kept_apart(selection: SelectionState, batch_id: int, limits: Limits) -> SelectionState:
+    """A selection that joins no signature family for a while, because a batch showed that one does not pay."""
+    return replace(selection, alone_until=batch_id + limits.batches_apart)
 
 
 def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
@@ -46,7 +54,7 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
         reason = _why_signed(strategy.fragments, strategy.limits)
     else:
         chosen, reason = f"selection {int(family.ids[0])} alone", _why_alone(family, strategy, apart)
-    return Choice(stream, f"family {number}", chosen, reason, f"{kind}_family")
+    return Choice(stream, Subject.families([number]), chosen, reason, f"{kind}_family")
 
 
 def _why_signed(fragments: FragmentSharing, limits: Limits) -> str:

@@ -17,6 +17,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
 from transom.plan.strategy import Place, Strategy
+from transom.plan.subject import Subject
 from transom.state.state import State, StoreState
 
 PLACEMENT = "placement"  # the name of the pass; the planner also records moved stores under it
@@ -70,7 +71,9 @@ def _placed(
             reason = "other slices of the same groups are there"
         if reason is not None:
             selections[home] = replace(selections[home], on_executors=True)
-            choices.append(Choice(query.query.stream, f"selection {home}", EXECUTORS, reason, ON_EXECUTORS))
+            choices.append(
+                Choice(query.query.stream, Subject.selections([home]), EXECUTORS, reason, ON_EXECUTORS)
+            )
     if not choices:
         return None
     return PlacementDecision(choices, state=replace(state, selections=selections))
@@ -115,7 +118,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     if not moving:
         return None
     choices = [
-        Choice(str(group[0]), f"selection {home}", EXECUTORS, reasons[group], ON_EXECUTORS)
+        Choice(str(group[0]), Subject.selections([home]), EXECUTORS, reasons[group], ON_EXECUTORS)
         for home, group in moving.items()
     ]
     return PlacementDecision(choices, moved=frozenset(moving.values()))
@@ -162,3 +165,14 @@ def stores_that_move(stores: Sequence[StoreState], strategy: Strategy) -> str | 
     most = limit // strategy.limits.rows_per_store_group
     groups = max((run.groups for run in stores[0].tiers.runs), default=0)
     return f"{groups:,} groups, more than {most:,}" if groups > most else None
+
+
+# --- tuples of summaries ---
+
+
+def summary_that_moves(tuples: int, strategy: Strategy) -> str | None:
+    """Why the tuples of a summary move to the executors now; None: they stay on the driver."""
+    most = strategy.limits.driver_tuples
+    if strategy.place is not Place.AUTO or tuples <= most:
+        return None
+    return f"{tuples:,} tuples on the driver, more than {most:,}"

@@ -18,6 +18,7 @@ from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
 from transom.plan.slot_sources import slots_to_keep
 from transom.plan.strategy import Strategy
+from transom.plan.subject import Subject
 from transom.state.state import SelectionState, State
 from transom.windows.intervals import LOWEST
 
@@ -65,8 +66,6 @@ class _Weighed:
 
     def choice(self) -> Choice:
         is_shared = len(self.homes) == 1
-        about = ", ".join(map(str, self.homes))
-        named = f"selection {about}" if is_shared else f"selections {about}"
         chosen = f"{'shared' if is_shared else 'unshared'} slices for {self.windows:,} kinds of window"
         here, there = (self.together, self.apart) if is_shared else (self.apart, self.together)
         other = "unshared" if is_shared else "shared"
@@ -74,7 +73,7 @@ class _Weighed:
         rule = f"a change must cost less than {self.clearly:g} times as much"
         chosen = f"moved to {chosen}" if self.moved else chosen
         kind = "shared_slices" if is_shared else "unshared_slices"
-        return Choice(self.stream, named, chosen, f"{costs}; {rule}", kind)
+        return Choice(self.stream, Subject.selections(self.homes), chosen, f"{costs}; {rule}", kind)
 
 
 def _reconsidered(

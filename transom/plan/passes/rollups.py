@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.families import Family, family_numbers
+from transom.plan.subject import Subject
 
 
 def rollups(context: PlanContext) -> Decision | None:
@@ -62,11 +63,11 @@ def _numbers(families: Sequence[Family], intern: dict[object, int]) -> list[int 
 def _choices(stream: str, families: Sequence[Family]) -> list[Choice]:
     numbers, choices = family_numbers(families), []
     for places in rollup_groups(families):
-        names = ", ".join(map(str, sorted(numbers[place] for place in places)))
+        about = Subject.families(sorted(numbers[place] for place in places))
         keys = dict.fromkeys(key.sql for place in places for key in families[place].keys)
         chosen = (
             f"rolled up from groups by {', '.join(keys)} where a task finds these clearly fewer than tuples"
         )
         reason = "they read the same tuples and differ only in GROUP BY"
-        choices.append(Choice(stream, f"families {names}", chosen, reason, "rolled_up"))
+        choices.append(Choice(stream, about, chosen, reason, "rolled_up"))
     return choices

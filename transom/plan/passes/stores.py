@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from transom.ondemand.store_specs import StoreSet
+from transom.ondemand.store_specs import StoreSet, StoreSpec, store_id, stores_read_by
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.strategy import Place
+from transom.plan.subject import Subject, SubjectKind
 from transom.state.state import State, StoreState
 
 
@@ -22,8 +24,8 @@ def stores(context: PlanContext) -> Decision | None:
         return None
     new = [one for one in change.store_sets if any(key not in context.state.stores for key in one.stores)]
     choices = [_choice(one, state) for one in new]
-    ended = [f"stores of {one}" for one in _selections(context.state) - _selections(state)]
-    return Decision(choices, ended=ended, state=state)
+    remaining = {Subject.stores(one.selection) for one in change.store_sets}
+    return Decision(choices, remaining={SubjectKind.STORES: remaining}, state=state)
 
 
 def _choice(store_set: StoreSet, state: State) -> Choice:
@@ -31,11 +33,46 @@ def _choice(store_set: StoreSet, state: State) -> Choice:
     place = "executors" if any(state.stores[key].on_executors for key in store_set.stores) else "driver"
     chosen = f"{count:,} store{'' if count == 1 else 's'} on the {place}"
     reason = f"{queries:,} on-demand {'query' if queries == 1 else 'queries'} over the same tuples and groups"
-    return Choice(store_set.clock.stream, f"stores of {store_set.selection}", chosen, reason, f"on_{place}")
+    return Choice(store_set.clock.stream, Subject.stores(store_set.selection), chosen, reason, f"on_{place}")
 
 
-def _selections(state: State) -> set[str]:
-    return {key.rpartition(" | ")[0] for key in state.stores}
+def store_sets(queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
+    """The stores that on-demand queries need: those that select and group tuples equally share them.
+
+    Their windows may differ: the longest window decides how far back a store reaches.
+    """
+    by_selection: dict[str, list[CompiledQuery]] = {}
+    for query in queries:
+        by_selection.setdefault(query.selection, []).append(query)
+    return tuple(_store_set(selection, members) for selection, members in by_selection.items())
+
+
+def _store_set(selection: str, members: Sequence[CompiledQuery]) -> StoreSet:
+    # Many queries differ only in their windows: their specs are worked out once.
+    similar: dict[object, tuple[CompiledQuery, set[int]]] = {}
+    for query in members:
+        reads_alike = query.using, query.slot_ids, query.reads
+        similar.setdefault(reads_alike, (query, set()))[1].add(query.query.window.range)
+    specs: dict[str, StoreSpec] = {}
+    lengths: dict[str, set[int]] = {}
+    for query, ranges in similar.values():
+        for spec in stores_read_by(query).specs:
+            specs.setdefault(key := store_id(selection, spec), spec)
+            lengths.setdefault(key, set()).update(ranges)
+    first, by_length = members[0], dict[int, tuple[str, ...]]()
+    for query in members:
+        length = query.query.window.range
+        by_length[length] = (*by_length.get(length, ()), query.name)
+    return StoreSet(
+        selection,
+        first.query.clock,
+        first.conjuncts,
+        tuple(key.scalar for key in first.query.keys),
+        specs,
+        {key: frozenset(ranges) for key, ranges in lengths.items()},
+        tuple(query.name for query in members),
+        by_length,
+    )
 
 
 def open_stores(

@@ -1,4 +1,4 @@
-"""Aggregate calls: how they are written, what they take, and the types Spark gives them."""
+"""Aggregate calls: their syntax, their arguments, and the types that Spark gives them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from transom.sql.syntax.parsed_query import Parsed
 
 @dataclass(frozen=True)
 class Draft:
-    """An aggregate call as it was written: arguments and FILTER are still syntax trees."""
+    """An aggregate call before binding: arguments and FILTER are syntax trees."""
 
     function: str
     args: tuple[exp.Expr, ...]
@@ -41,7 +41,7 @@ def read_call(
 ) -> Draft:
     """Read an aggregate call, with its constant parameters taken out of the arguments.
 
-    `find` returns the function of a name, or None where that is no aggregate of this kind of query.
+    `find` returns the function of a name, or None if this kind of query has no such aggregate.
     """
     where = None
     if isinstance(node, exp.Filter):
@@ -92,7 +92,7 @@ def _parameter(parsed: Parsed, node: exp.Expr, parameter: Parameter) -> Any:
 
 
 def _constant(node: exp.Expr) -> Any:
-    """A number, or the numbers of an array as a tuple; None: something that is no constant."""
+    """A number, or the numbers of an array as a tuple; None if the argument is no constant."""
     if isinstance(node, exp.Anonymous) and node.name.lower() == "array":
         values = tuple(map(_number, node.expressions))
         return None if None in values else values

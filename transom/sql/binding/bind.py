@@ -1,4 +1,4 @@
-"""Text to bound queries, thousands at a time."""
+"""Binds the texts of queries, thousands at a time."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
 
-MAX_ALIKE = 8  # templates of one text without its constants; more would hardly be used again
+MAX_ALIKE = 8  # templates per text without constants; more would rarely be used again
 MAX_TEMPLATES = 1_000
-MAX_ENDS = 1_000  # different clauses at the end (EMIT EARLY, USING and so on) of one template
-MAX_TYPES = 100_000  # remembered; queries that come and go must not fill the memory
+MAX_ENDS = 1_000  # different end clauses (EMIT EARLY, USING and so on) per template
+MAX_TYPES = 100_000  # cached; short-lived queries must not fill the memory
 
 
 def bind(texts: Mapping[str, str], catalog: Catalog, scalars: Scalars) -> dict[str, Query | SQLError]:
@@ -51,7 +51,7 @@ def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Thousands of syntax trees live at once; searching them for garbage again and again doubles the time."""
+    """Pause the garbage collector: scanning thousands of live syntax trees repeatedly would double the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -89,7 +89,7 @@ class Binding:
                 yield  # the first query of a template requests the types that all of them need
             try:
                 return (yield from reader.steps(text, whole))
-            except SQLError:  # read alone, the query raises an error that points into its own text
+            except SQLError:  # without the template, the error points into the query's own text
                 return (yield from _Reader(text, whole, self.catalog, self.table).steps(text, whole))
         reader = _Reader(text, whole, self.catalog, self.table)
         if len(self._readers) >= MAX_TEMPLATES:
@@ -109,7 +109,7 @@ def _window_clauses(clauses: Sequence[EndClause]) -> list[WindowQueryClause]:
 
 
 class _Reader(ScalarBinder):
-    """A query that is read once and bound in steps, with its own constants or those of similar queries.
+    """A template that is read once and bound in steps, for its own query and for similar queries.
 
     Between two steps the missing types are resolved, and other queries may fill in their constants.
     """
@@ -232,7 +232,7 @@ class _Reader(ScalarBinder):
 
 
 class _Result(ScalarBinder):
-    """Binds what is computed for a result: the SELECT list and HAVING."""
+    """Binds the expressions of a result: the SELECT list and HAVING."""
 
     def __init__(self, reader: _Reader, typer: Typer, columns: Mapping[str, pa.DataType]):
         super().__init__(reader.parsed, reader.utc)

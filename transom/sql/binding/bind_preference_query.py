@@ -1,4 +1,4 @@
-"""Queries WITH PREFERENCE, text to bound: a selection of one stream, aggregates over it, or a join of two."""
+"""Binds queries WITH PREFERENCE: a selection of one stream, aggregates over it, or a join of two."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bind_preference_query(
 def bind_preference_queries(
     texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, summaries: Mapping[str, Summary]
 ) -> dict[str, PreferenceQuery | SQLError]:
-    """Bind named queries WITH PREFERENCE, asking for all their types at once; each may have its own error."""
+    """Bind named queries WITH PREFERENCE, with one call for all their types; each gives a query or its own error."""
     table = TypeTable(scalars)
     running = {name: _steps(text, catalog, table, summaries) for name, text in texts.items()}
     outcome = run_steps(running, texts, table)
@@ -109,7 +109,7 @@ class _Over(ScalarBinder):
 
 
 class _Reader:
-    """A query that is read once, and built again until the types of all its expressions are known."""
+    """A query that is read once, and rebuilt until the types of all its expressions are resolved."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Reader:
         self._check_window()
 
     def steps(self) -> Steps[PreferenceQuery]:
-        """Build the query again after each round of type resolution, until all types are known."""
+        """Rebuild the query after each round of type resolution, until all types are resolved."""
         views = [*self.own, self.pairs]
         while True:
             for view in views:
@@ -151,7 +151,7 @@ class _Reader:
     # --- reading -------------------------------------------------------------------------
 
     def _refuse(self) -> None:
-        """Refuse what belongs to window queries."""
+        """Refuse clauses that only window queries have."""
         parsed, select = self.parsed, self.parsed.select
         if parsed.bracket is not None:
             length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
@@ -189,7 +189,7 @@ class _Reader:
             yield exp.EQ(this=columns[0], expression=columns[1])
 
     def _check_names(self) -> None:
-        """Unknown names in conditions explain more than what follows from them."""
+        """Report unknown names in conditions first, before the errors that they cause."""
         for node in self.conditions:
             for column in node.find_all(exp.Column):
                 if self.scope.without_parentheses(column) is None:
@@ -222,7 +222,7 @@ class _Reader:
         )
 
     def _alone(self, at: int) -> list[exp.Expr]:
-        """The conditions on one side's tuples; those that read nothing are on the first side's."""
+        """The conditions that read one side only; conditions that read no column belong to the first side."""
         sides = ({0}, set[int]()) if at == 0 else ({at},)
         return [node for node in self._conditions() if self.scope.reads(node) in sides]
 
@@ -258,7 +258,7 @@ class _Reader:
         }
 
     def _rest(self) -> str | None:
-        """The condition on a pair beside the equality."""
+        """The condition on a pair, without the equality that joins it."""
         self.pairs.place = "WHERE"
         across = [node for node in self._conditions() if len(self.scope.reads(node)) > 1]
         texts = []
@@ -304,7 +304,7 @@ class _Reader:
         return bound_figure(self.parsed, name, node, self.own[0].scalar)
 
     def _auto_name(self, node: exp.Expr) -> str:
-        """How a column of the result is called without an alias: its own name, or its text."""
+        """The name of a result's column without an alias: the column's name, or the expression's text."""
         if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
             return [column.name, *column.fields][-1]
         return Printer(self.parsed, self.catalog.functions, self._name_leaf).root(node)

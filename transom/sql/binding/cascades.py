@@ -18,9 +18,9 @@ from transom.sql.query import Query, free_name
 from transom.sql.syntax.spark_parser import query_tokens
 
 _FROM = re.compile(r"(?i)\bfrom\b")
-_UNSURE = re.compile(r"['\"`]|--|/\*")  # where these are, a FROM may be inside of something
+_UNSURE = re.compile(r"['\"`]|--|/\*")  # with these in a text, a FROM may be inside of an expression
 _PIECE = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"  # passed over
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"  # skipped
     r"|(`[^`]*`|[^\W\d]\w*|[\[\](),])",
     re.DOTALL,
 )
@@ -31,7 +31,7 @@ _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
 class FromName(NamedTuple):
-    """A name in FROM, and where it stands."""
+    """A name in FROM, and its position."""
 
     name: str
     start: int
@@ -39,7 +39,7 @@ class FromName(NamedTuple):
 
 
 def relation_of(name: str, query: Query) -> Relation:
-    """The results of a query as a stream: its windows, its items, and how many rows were behind them.
+    """The results of a query as a stream: window bounds, items, and the number of rows.
 
     A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
     an item has their name, as in the results.
@@ -68,7 +68,7 @@ def bind_all(
 ) -> dict[str, Query | SQLError]:
     """Bind named queries that may read each other's results, and those of queries that are bound already.
 
-    Streams and tables go before queries of the same name, and a text before a known query.
+    Streams and tables take precedence over queries of the same name, and the given texts over bound queries.
     """
     binder = _CascadeBinder(texts, catalog, scalars, registered)
     binder.bind()
@@ -88,7 +88,7 @@ class _CascadeBinder:
         self._folded: dict[str, str] | None = None
 
     def bind(self) -> None:
-        """Bind those that read streams only, then those that read these, and so on."""
+        """Bind the queries that read only streams, then those that read these queries, and so on."""
         waiting: dict[str, list[tuple[FromName, str]]] = {}
         for name, text in self.texts.items():
             if inner := self._inner(text):
@@ -113,7 +113,7 @@ class _CascadeBinder:
         )
 
     def _inner(self, text: str) -> list[tuple[FromName, str]]:
-        """The queries that a text reads: where, and what they are called."""
+        """The queries that a text reads: their names and positions."""
         inner = []
         for source in _sources(text):
             if (
@@ -155,7 +155,7 @@ class _CascadeBinder:
         self.outcome |= bind(texts, replace(self.catalog, streams=streams), self.scalars)
 
     def _refuse_circle(self, waiting: dict[str, list[tuple[FromName, str]]]) -> None:
-        """Refuse queries that read each other; those that only read these are refused after them."""
+        """Refuse queries that read each other in a circle; queries that read those are refused later."""
         path: list[str] = []
         name = next(iter(waiting))
         while name not in path:
@@ -176,7 +176,7 @@ def _at(text: str, source: FromName, message: str) -> SQLError:
 
 
 def _sources(text: str) -> list[FromName]:
-    """The names in FROM, with their places; of a text that is no query whatever there is."""
+    """The names in FROM with their positions; a text that is no query gives the names found."""
     start = _start(text)
     sources: list[FromName] = []
     if start is None:
@@ -216,7 +216,7 @@ def _opens_clause(text: str, start: int) -> bool:
 
 
 def _start(text: str) -> int | None:
-    """Where the FROM clause begins: at the first FROM that is not part of an expression."""
+    """The position of the FROM clause: the first FROM that is not part of an expression."""
     for candidate in _FROM.finditer(text):
         before = text[: candidate.start()]
         if _UNSURE.search(before):

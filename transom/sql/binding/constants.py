@@ -1,4 +1,4 @@
-"""Constants in a comparison: which of them the kernel can compare by value, as Spark does."""
+"""Constants in comparisons, and which of them the kernel can compare by value as Spark does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Constant:
 
 
 def constant_of(node: exp.Expr) -> Constant | None:
-    """The constant that a node is, or None when it is none or Spark has to read it."""
+    """The constant of a node; None if the node is no constant, or if only Spark can read it."""
     node = bare(node)
     if isinstance(node, exp.Neg):
         inner = constant_of(node.this)
@@ -50,7 +50,7 @@ def _number(text: str) -> int | Decimal | float | None:
     try:
         number = float(text)
         if "e" in text.lower():
-            return number if isfinite(number) else None  # Spark refuses what no double holds
+            return number if isfinite(number) else None  # Spark refuses numbers beyond the range of doubles
         return Decimal(text) if "." in text else int(text)
     except ValueError:
         return None
@@ -68,7 +68,7 @@ def _cast(inner: exp.Literal, kind: exp.DType) -> Constant | None:
 
 
 def comparable(constant: Constant, kind: pa.DataType, utc: bool = True) -> Any:
-    """The value to compare a scalar of this type with, or None when Spark has to compare.
+    """The value with which to compare a scalar of this type, or None if Spark has to compare.
 
     `utc` says that times without a zone are in UTC.
     """
@@ -122,7 +122,7 @@ def _instant(text: str, written: exp.DType | None, kind: pa.DataType, utc: bool)
         return None
     zoned = text.endswith("Z") or bool(re.search(r":\d{2}[+-]\d{2}:\d{2}$|:\d{2}\.\d+[+-]\d{2}:\d{2}$", text))
     if zoned and (kind.tz is None or written == exp.DType.TIMESTAMPNTZ):
-        return None  # a zone means something else to a time without one
+        return None  # a zone has another meaning for a time without one
     if not utc and not zoned and kind.tz is not None:
         return None
     try:

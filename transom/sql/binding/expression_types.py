@@ -41,13 +41,13 @@ def _length(match: re.Match[str]) -> str:
     _, digits, exponent = Decimal(match[1]).as_tuple()
     if exponent:
         return f"#{len(digits)}e{exponent}"
-    # Where integers get wider; behind a minus sign that is one further.
+    # The bounds of the integer types; a number after a minus sign may be one larger.
     above = sum(int(match[1]) >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
     return f"#{len(digits)}.{above}" if above else f"#{len(digits)}"
 
 
 class Inputs:
-    """A set of columns, and the known types of expressions over them."""
+    """A set of columns, and the resolved types of expressions over them."""
 
     def __init__(self, columns: Mapping[str, pa.DataType]):
         self.columns = columns
@@ -56,7 +56,7 @@ class Inputs:
         self.wanted: dict[str, None] = {}
 
     def find(self, text: str) -> pa.DataType | SQLError | None:
-        """The type of a text or its error; None if it is not known, and then it is wanted from now on."""
+        """The type of a text or its error; None if it is not resolved yet: then it is added to the wanted ones."""
         kind = self.types.get(text)
         if kind is None:
             kind = self.shapes.get(shape(text))
@@ -67,7 +67,7 @@ class Inputs:
         return kind
 
     def resolve(self, scalars: Scalars) -> None:
-        """Resolve the wanted types: one text of each shape first, then the texts that are still open."""
+        """Resolve the wanted types: one text of each shape first, then the unresolved texts."""
         first: dict[str, str] = {}
         for text in self.wanted:
             first.setdefault(shape(text), text)
@@ -89,13 +89,13 @@ class TypeTable:
         self._shared: dict[Any, Any] = {}
 
     def over(self, key: Hashable, columns: Callable[[], Mapping[str, pa.DataType]]) -> Inputs:
-        """The inputs known by a key; the columns are only worked out the first time."""
+        """The inputs of a key; the columns are computed the first time only."""
         if key not in self.inputs:
             self.inputs[key] = Inputs(columns())
         return self.inputs[key]
 
     def shared(self, value: Shared) -> Shared:
-        """The first of all equal values, which queries share: less memory, and less to send to executors."""
+        """The first of all equal values, which queries share to save memory and to send less to executors."""
         found: Shared = self._shared.setdefault(value, value)
         return found
 
@@ -106,7 +106,7 @@ class TypeTable:
                 inputs.resolve(self.scalars)
 
     def evict(self, most: int) -> None:
-        """Forget errors, which may be fixed later, and all types if there are more than `most`."""
+        """Drop errors, which may be fixed later, and all types if there are more than `most`."""
         for inputs in self.inputs.values():
             for text in [text for text, kind in inputs.types.items() if isinstance(kind, SQLError)]:
                 del inputs.types[text]
@@ -149,13 +149,13 @@ class ScalarBinder(ABC):
 
     @abstractmethod
     def scalar(self, node: exp.Expr) -> Scalar | None:
-        """The scalar that a node is; None if its type is not known yet."""
+        """The scalar of a node; None if its type is not resolved yet."""
 
     def truth(self, node: exp.Expr) -> Scalar:
         """A condition that Spark evaluates."""
         scalar = self.scalar(node)
         if scalar is None:
-            return Scalar("", pa.bool_())  # not known yet: this build is thrown away
+            return Scalar("", pa.bool_())  # not resolved yet: this build is discarded
         if pa.types.is_boolean(scalar.type):
             return scalar
         if not pa.types.is_null(scalar.type):

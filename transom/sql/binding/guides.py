@@ -46,7 +46,7 @@ def find_guides(
     conditions: Sequence[exp.Expr],
     summaries: Mapping[str, Summary],
 ) -> Guides:
-    """Find the summaries for a query, or raise an error with the statement that makes them."""
+    """Find the summaries for a query, or raise an error with the statement that creates them."""
     leaves = leaves_of(clause.promise)
     columns = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
     finder = _Finder(parsed, scope, clause, summaries, [(leaf, columns[id(leaf)]) for leaf in leaves])
@@ -57,7 +57,7 @@ def find_guides(
 
 
 class _Finder:
-    """Looks for summaries on the columns that matter to one query."""
+    """Finds the summaries that can guide one query."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Finder:
         self.window = clause.preference.window or 0
 
     def alone(self) -> Summary:
-        """The summary of a selection: the one that is counted by, or the only one of the stream."""
+        """The summary of a selection: the one whose column the promise counts, or the stream's only one."""
         stream = self.scope.stream.relation.name
         counted = [(leaf, column) for leaf, column in self.leaves if leaf.counted]
         for leaf, column in counted:
@@ -85,7 +85,7 @@ class _Finder:
         return self._only(stream)
 
     def _only(self, stream: str) -> Summary:
-        """The summary of a stream whose promise counts nothing."""
+        """The only summary of a stream, for a promise without counts."""
         candidates = summaries_on(self.summaries, stream)
         columns = sorted({summary.column for summary in candidates})
         if not candidates:
@@ -99,7 +99,7 @@ class _Finder:
         return self._best(candidates)
 
     def _best(self, candidates: Sequence[Summary]) -> Summary:
-        """Of several summaries of a column the first that keeps the whole window."""
+        """The first of a column's summaries that covers the whole window, if there is one."""
         return next((summary for summary in candidates if summary.reach >= self.window), candidates[0])
 
     # --- joins ---------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Finder:
         return Equality(node, (sides[0], sides[1]))
 
     def _link(self, equalities: Sequence[Equality]) -> Equality:
-        """The one equality of summarized columns; where there are several, the promise counts by one."""
+        """The equality of summarized columns; of several, the one whose columns the promise counts."""
         summarized = [equality for equality in equalities if all(map(self._of, equality.columns))]
         if not summarized:
             self._no_summaries(equalities)
@@ -168,7 +168,7 @@ class _Finder:
             self.parsed.fail(f"the promise of a join can use only the joined columns, {listed}", leaf.column)
 
     def _pair(self, link: Equality) -> tuple[Summary, ...]:
-        """Summaries of both columns with the same buckets, if possible such that keep the whole window."""
+        """Summaries of both columns with the same buckets; if possible, ones that cover the whole window."""
         pairs = list(product(*map(self._of, link.columns)))
         alike = [pair for pair in pairs if len({(summary.buckets, summary.between) for summary in pair}) == 1]
         if not alike:

@@ -16,7 +16,7 @@ from transom.sql.syntax.canonical import Printer, bare, quote
 
 @dataclass
 class _Pending:
-    """A table that is joined once all relations that its condition reads are joined."""
+    """A table that is joined as soon as all relations in its condition are joined."""
 
     source: FromItem
     node: exp.Join
@@ -27,14 +27,14 @@ class _Pending:
 
 @dataclass
 class BoundJoins:
-    """The outcome: joins in order, the flags that INNER asks for, and the rest of WHERE."""
+    """The joins in order, the match flags that INNER JOINs require, and the rest of WHERE."""
 
     joins: list[tuple[FromItem, str, tuple[str, ...]]] = field(default_factory=list)
     flags: list[Predicate] = field(default_factory=list)
     where: list[exp.Expr] = field(default_factory=list)
 
     def finish(self) -> tuple[Join, ...]:
-        """The joins with the columns that the query turned out to read."""
+        """The joins, with the columns that the query reads."""
         merged: dict[str, Join] = {}
         for source, on, keys in self.joins:
             assert source.id is not None
@@ -59,7 +59,7 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
-    """Read the FROM clause into the scope and join every table to what came before it."""
+    """Read the FROM clause into the scope and join each table to the relations before it."""
     select = scope.parsed.select
     if select.args.get("from_") is None:
         scope.parsed.fail("expected FROM and the name of a stream", select)
@@ -129,7 +129,7 @@ def _own_key(
 
 
 def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]) -> bool:
-    """Whether a table can be joined now; a comma's conditions are taken from WHERE."""
+    """Whether a table can be joined now; after a comma, its conditions come from WHERE."""
     if table.comma:
         mine = [node for node in where if _own_key(scope, table.source, node, placed)]
         table.conjuncts = mine
@@ -141,7 +141,7 @@ def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]
 
 
 def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Expr]) -> NoReturn:
-    # A name that is unknown explains more than the missing link it caused.
+    # An unknown name is the cause of the missing condition, and the better error.
     for node in table.conjuncts:
         printer.text(node)
     for column in (part for node in where for part in node.find_all(exp.Column)):
@@ -169,7 +169,7 @@ def _place(scope: Scope, printer: Printer, table: _Pending, result: BoundJoins) 
 
 
 def _condition(scope: Scope, printer: Printer, table: _Pending) -> str:
-    """The ON text: own column first, conjuncts sorted, so that equal joins are equal strings."""
+    """The canonical text of ON: the table's column first, conjuncts sorted, so that equal joins are equal strings."""
     parts = set()
     for node in table.conjuncts:
         pair = _own_key(scope, table.source, node)

@@ -1,4 +1,4 @@
-"""Conditions lowered to comparisons that the kernel evaluates; the rest is left to Spark as Truth."""
+"""Lowers conditions to comparisons that the kernel evaluates; Spark evaluates the rest as `Truth`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "<=>",
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# As an operand without parentheses these bind differently in sqlglot and in Spark.
+# Without parentheses, these operands have another precedence in sqlglot than in Spark.
 _LOOSE = (*_OPERATORS, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Not, exp.Escape)
 
 
-# Stands where a type has to be asked for first; what it is part of is built again.
+# A placeholder for an expression whose type is not resolved yet; the predicate is built again afterwards.
 _PENDING = Truth(Scalar("", pa.bool_()))
 
 
 def bind_predicate(node: exp.Expr, binder: ScalarBinder) -> Predicate:
-    """The predicate that a condition is."""
+    """The predicate of a condition."""
     node = bare(node)
     if isinstance(node, (exp.And, exp.Or)):
         parts = tuple(_flatten(node, type(node), binder))
@@ -44,7 +44,7 @@ def bind_predicate(node: exp.Expr, binder: ScalarBinder) -> Predicate:
 
 
 def conjunction(parts: list[Predicate]) -> Predicate | None:
-    """All of them; nothing when there are none."""
+    """The conjunction of predicates; None if there are none."""
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, And) else (part,))]
     return None if not flat else flat[0] if len(flat) == 1 else And(tuple(flat))
 

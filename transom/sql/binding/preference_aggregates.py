@@ -1,4 +1,4 @@
-"""Aggregates of queries WITH PREFERENCE: a few, each alone, over the tuples that are selected."""
+"""Aggregates of queries WITH PREFERENCE: a few functions over the selected tuples, each alone in its item."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def preference_functions() -> list[AggregateFunction]:
 
 
 def is_aggregate(node: exp.Expr, functions: Collection[str]) -> bool:
-    """Whether a node is a call of an aggregate; the program's own functions go first."""
+    """Whether a node is a call of an aggregate; a registered function of the same name takes precedence."""
     if isinstance(node, exp.Filter):
         return True
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
@@ -37,7 +37,7 @@ def is_aggregate(node: exp.Expr, functions: Collection[str]) -> bool:
 def bound_figure(
     parsed: Parsed, name: str, node: exp.Expr, scalar: Callable[[exp.Expr], Scalar | None]
 ) -> Figure:
-    """The aggregate that a call asks for; its type means nothing while that of its argument is not known."""
+    """The aggregate of a call; its type is a placeholder until the type of its argument is resolved."""
     if isinstance(node, exp.Filter):
         parsed.fail("FILTER is not supported WITH PREFERENCE; put the condition in WHERE", node)
     function, argument = _read(parsed, node)

@@ -26,7 +26,7 @@ def summaries_on(summaries: Mapping[str, Summary], stream: str, column: str | No
 
 
 def no_summary(stream: str, column: str) -> str:
-    """The error for a column without a summary, with the statement that makes one.
+    """The error for a column without a summary, with the statement that creates one.
 
     >>> no_summary("store1", "item")  # doctest: +NORMALIZE_WHITESPACE
     "item of store1 has no summary; make one with CREATE SUMMARY store1_item ON store1(item)
@@ -52,7 +52,7 @@ def leaves_of(written: WrittenPromise) -> list[Leaf]:
 
 
 def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
-    """The column of a stream that a leaf names; one that is not counted is a number."""
+    """The column of a stream that a leaf names; unless it is counted, it must be a number."""
     column = scope.once(leaf.column)
     if column.source.table:
         parsed.fail(
@@ -66,7 +66,7 @@ def stream_column(parsed: Parsed, scope: Scope, leaf: Leaf) -> ResolvedColumn:
 
 
 def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedColumn]) -> Promise:
-    """A promise over the streams' own names, given the columns of its leaves."""
+    """A promise with streams' names instead of aliases, given the columns of its leaves."""
     match written:
         case Number():
             return written
@@ -80,7 +80,7 @@ def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedC
 
 
 def summarized_promise(parsed: Parsed, scope: Scope, written: WrittenPromise) -> Promise:
-    """The promise of ON OVERLOAD PREFER over the stream of a window query; what it counts has a summary."""
+    """The promise of ON OVERLOAD PREFER over the stream of a window query; each counted column has a summary."""
 
     def resolved_column(leaf: Leaf) -> ResolvedColumn:
         column = stream_column(parsed, scope, leaf)

@@ -54,14 +54,14 @@ class ResolvedColumn:
         return self.upto(len(self.fields))
 
     def upto(self, depth: int) -> str:
-        """The text of the column with only so many of its fields."""
+        """The text of the column with only its first fields."""
         name = f"{self.source.id}.{self.name}" if self.source.table else self.name
         return ".".join([quote(name), *map(quote, self.fields[:depth])])
 
 
 @lru_cache(maxsize=1_000)
 def _near_query(name: str, queries: frozenset[str]) -> str:
-    """A hint for a query with a similar name; cached, since there may be thousands of names and mistakes."""
+    """A hint that names a similar query; cached, because there may be thousands of names and errors."""
     return near_miss(name, queries)
 
 
@@ -71,7 +71,7 @@ class Scope:
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed, self.catalog = parsed, catalog
         self.sources: list[FromItem] = []
-        self._found: dict[int, ResolvedColumn] = {}  # by the node's id: the tree outlives the scope
+        self._found: dict[int, ResolvedColumn] = {}  # by the id of the node, which outlives the scope
 
     @property
     def stream(self) -> FromItem:
@@ -126,7 +126,7 @@ class Scope:
         return column
 
     def once(self, node: exp.Column) -> ResolvedColumn:
-        """The same for a node that the scope may outlive: another could get its id."""
+        """The column of a name, without caching: the scope may outlive the node, and another node could get its id."""
         column = self.column(node)
         self._found.pop(id(node), None)
         return column
@@ -199,7 +199,7 @@ class Scope:
         return f"; a name with a hyphen needs backticks: `{match}`" if match and "-" in match else ""
 
     def without_parentheses(self, node: exp.Column) -> str | None:
-        """The call that a name is that looks like a column: `current_date`, unless there is such a column."""
+        """A name such as `current_date` as the function call that it is, unless there is a column of this name."""
         name = node.name.lower()
         known = len(node.parts) > 1 or name not in _WITHOUT_PARENTHESES or self.find(node)
         return None if known else f"{name}()"
@@ -210,7 +210,7 @@ class Scope:
         return {self.sources.index(column.source) for column in found if column is not None}
 
     def inputs(self) -> Mapping[str, pa.DataType]:
-        """Every column that a row has once the tables are joined to the stream."""
+        """All columns of a row after the tables are joined to the stream."""
         columns: dict[str, pa.DataType] = dict(self.stream.relation.columns)
         for source in self.sources:
             if source.table and source.id is not None:

@@ -22,7 +22,7 @@ WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
 _OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
 _REFERENCE = re.compile("`[^`]*`")
-# These bind differently in sqlglot and in Spark, so a part of such a chain is not looked at alone.
+# These operators have another precedence in sqlglot than in Spark, so a part of such a chain is not read alone.
 _CHAINS = (
     exp.DPipe,
     exp.BitwiseAnd,
@@ -50,7 +50,7 @@ class SelectBinder:
         self._place = "SELECT"
         self._texts: dict[int, str] = {}
         self.window_call: exp.Expr | None = None
-        self.repeats = False  # whether two aggregates are one, because they are written alike
+        self.repeats = False  # whether two equal calls became one aggregate
         self._calls: dict[object, int] = {}
         self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
         self._in_having = False
@@ -63,7 +63,7 @@ class SelectBinder:
         self._place = before
 
     def read(self) -> None:
-        """Read the clauses, in the order in which they depend on one another."""
+        """Read the clauses in the order of their dependencies."""
         select = self.parsed.select
         aliased = (item for item in select.expressions if isinstance(item, exp.Alias))
         self._aliases: dict[str, exp.Expr] = {item.alias.casefold(): item.this for item in aliased}
@@ -104,12 +104,12 @@ class SelectBinder:
         return text
 
     def forget(self, nodes: set[int]) -> None:
-        """Forget the texts of nodes, by their ids: literals in them have changed."""
+        """Drop the cached texts of nodes, by their ids, because literals in them have changed."""
         for node in nodes:
             self._texts.pop(node, None)
 
     def are_distinct(self) -> bool:
-        """Whether no two aggregates are written alike."""
+        """Whether no two aggregate calls have the same text."""
         return len(set(map(self._identity, self.drafts))) == len(self.drafts)
 
     # --- GROUP BY ----------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class SelectBinder:
             return name.lower() if is_window(node.this) else name
         return self.names.root(node)
 
-    # --- leaves: what columns, aggregates and window() are, by place ---------------------------
+    # --- leaves: columns, aggregates and window() by position --------------------------------------
 
     def is_aggregate(self, node: exp.Expr) -> bool:
         """Whether a node is a call of an aggregate, with its FILTER if it has one."""
@@ -225,7 +225,7 @@ class SelectBinder:
         return self._as_key(node)
 
     def _as_key(self, node: exp.Expr) -> str | None:
-        """The key that an expression is, if it is one."""
+        """The GROUP BY key that an expression equals, if any."""
         if not any(type(node) is type(key) for key in self.keys.values()):
             return None
         chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
@@ -279,7 +279,7 @@ class SelectBinder:
             self.parsed.fail("this window() is not the one of GROUP BY", call)
 
     def _call(self, node: exp.Expr) -> int:
-        """The number of an aggregate call; equal calls have one number."""
+        """The number of an aggregate call; equal calls have the same number."""
         if id(node) not in self._numbers:
             draft = read_call(self.parsed, node)
             number = self._calls.setdefault(self._identity(draft), len(self.drafts))
@@ -298,7 +298,7 @@ class SelectBinder:
         return draft.function, args, where, draft.parameters
 
     def _name_leaf(self, node: exp.Expr) -> str | None:
-        """How a result's column is called when it has no alias: the text, without quotes."""
+        """The name of a result's column without an alias: its text, without quotes."""
         if isinstance(node, exp.Column):
             column = self.scope.find(node)
             return ".".join(

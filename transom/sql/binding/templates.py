@@ -1,10 +1,9 @@
-"""Templates of queries that differ in constants only: one is read, the others fill in their constants.
+"""Templates of queries that differ in constants only: one query is parsed, the others fill in their constants.
 
-A text is cut at its constants. Texts that are the same but for those have the same syntax tree with
-other literals in it, unless the parser looks into a literal. Where a literal decides what is read from
-the tree (GROUP BY 1, a join's condition, a column that is called after it) it belongs to the template;
-everywhere else it is a hole. The clauses at the end (ON OVERLOAD, EMIT EARLY, USING, WITHIN) are read by
-themselves.
+A text is cut at its constants. Texts that differ only in constants have the same syntax tree with different
+literals, unless the parser interprets a literal. A literal that changes how the tree is read (GROUP BY 1, a
+join's condition, a column named after it) belongs to the template; every other literal is a hole. The clauses
+at the end (ON OVERLOAD, EMIT EARLY, USING, WITHIN) are read separately.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from transom.sql.syntax.canonical import OPERATOR_TEXTS
 from transom.sql.syntax.parsed_query import Bracket, Parsed
 from transom.sql.syntax.token_reader import Piece
 
-# Names in backticks are cut out as well, lest a number inside one be taken for a constant.
+# Names in backticks are cut out as well, so that a number in a name is not taken for a constant.
 _CONSTANT = re.compile(r"('[^'\\]*'|`[^`]*`|(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))")
 _UNCUT = re.compile(r'["\\]|--|/\*')  # where these are, a quote may not be what it seems
 # What may stand around a hole; the parser looks into literals of types, intervals and indexes.
@@ -30,7 +29,7 @@ _AROUND = (*OPERATOR_TEXTS, exp.Paren, exp.Neg, exp.In, exp.Between, exp.Anonymo
 
 
 class Cut(NamedTuple):
-    """A text without its constants, the kinds of those (number, text, name), and the constants."""
+    """A text without its constants, the constants, and their kinds (number, text, name)."""
 
     rest: tuple[str, ...]
     kinds: str
@@ -38,12 +37,12 @@ class Cut(NamedTuple):
 
     @property
     def key(self) -> tuple[tuple[str, ...], str]:
-        """Equal for texts that one template may serve."""
+        """The key of a template: equal for texts that may share one."""
         return self.rest, self.kinds
 
 
 def cut(text: str) -> Cut:
-    """Cut a text at its constants; one that can't be cut with certainty stays whole.
+    """Cut a text at its constants; a text that can't be cut with certainty stays whole.
 
     >>> cut("SELECT a FROM `1` WHERE b > 5 AND c = 'x'")
     Cut(rest=('SELECT a FROM ', ' WHERE b > ', ' AND c = ', ''), kinds="`0'", constants=('`1`', '5', "'x'"))
@@ -74,7 +73,7 @@ class _Length(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where the last clause begins in a text that was cut: before constant `first`, `behind` in the piece."""
+    """Where the end clauses begin in a cut text: before constant `first`, at `behind` in the piece."""
 
     first: int
     behind: int
@@ -99,7 +98,7 @@ class _End(NamedTuple):
 
 
 class Template:
-    """A query that was read, into which the constants of similar queries are filled."""
+    """A parsed query into which the constants of similar queries are filled."""
 
     def __init__(self, whole: Cut, parsed: Parsed, selection: SelectBinder, joined: BoundJoins):
         self.constants, self.parsed, self.selection = whole.constants, parsed, selection
@@ -114,13 +113,13 @@ class Template:
         self._held: tuple[str, ...] | None = self.constants
 
     def fits(self, constants: tuple[str, ...]) -> bool:
-        """Whether another query, cut to the same pieces, differs in holes only."""
+        """Whether another query with the same pieces differs in holes only."""
         return all(constants[at] == self.constants[at] for at in self._fixed)
 
     def fill(self, constants: tuple[str, ...]) -> None:
-        """Make the tree, the window and the texts those of the query with these constants.
+        """Fill the constants of a query into the tree, the window and the texts.
 
-        An error means that they have to be read by themselves; it points into another query's text.
+        An error points into the template's text, so the caller binds the query again without the template.
         """
         if constants is self._held:
             return
@@ -152,7 +151,7 @@ class Template:
                 yield _Length(name, piece, rest, first)
 
     def _find_holes(self, joined: BoundJoins) -> Iterator[tuple[int, exp.Literal]]:
-        """The literals that are read anew each time: of WHERE, HAVING, aggregates and `window()`."""
+        """The literals that are holes: those of WHERE, HAVING, aggregates and `window()`."""
         selection, select = self.selection, self.parsed.select
         roots = list(joined.where)
         named_after = [item for item in select.expressions if not isinstance(item, exp.Alias)]
@@ -171,13 +170,13 @@ class Template:
                         yield at, node
 
     def _is(self, node: exp.Literal, at: int) -> bool:
-        """Whether a literal is all of a constant of the text, and nothing but it."""
+        """Whether a literal is exactly one constant of the text."""
         constant = self.constants[at]
         return node.name == (constant[1:-1] if node.is_string else constant)
 
 
 def _starts(whole: Cut) -> dict[int, int]:
-    """The constants by where they start."""
+    """The constants by their start positions."""
     starts, place = {}, 0
     for at, (rest, constant) in enumerate(zip(whole.rest, whole.constants, strict=False)):
         starts[place + len(rest)] = at

@@ -23,9 +23,9 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Windowing:
-    """Along which clock the windows lie, of which type their ends are, and where they are.
+    """The clock of a query's windows, the type of their ends, and their range, slide and origin.
 
-    Without SLIDE a query is looked up `on_demand`: a window may end at any tick of the clock.
+    A query without SLIDE is `on_demand`: its window may end at any tick of the clock.
     """
 
     clock: Clock
@@ -63,7 +63,7 @@ def check_place(scope: Scope, bracket: Bracket) -> None:
 
 
 def column_clock(scope: Scope, column: str) -> tuple[ClockKind, pa.DataType] | None:
-    """What kind of clock a column of the stream is, or None when it can't be one."""
+    """The kind of clock that a column of the stream is, or None if it can't be one."""
     kind = scope.stream.relation.columns[column]
     if pa.types.is_timestamp(kind):
         return ClockKind.TIME, pa.timestamp("us", kind.tz and "UTC")
@@ -73,7 +73,7 @@ def column_clock(scope: Scope, column: str) -> tuple[ClockKind, pa.DataType] | N
 
 
 class _Bracket:
-    """Reads a bracket's pieces, each error pointing at its piece."""
+    """Reads the parts of a bracket; an error points at its part."""
 
     def __init__(self, scope: Scope, bracket: Bracket):
         self.scope, self.bracket, self.text = scope, bracket, scope.parsed.text

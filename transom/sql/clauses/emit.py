@@ -1,4 +1,4 @@
-"""EMIT EARLY, the clause at the end of a query: when windows are reported before they close (thesis 3.2)."""
+"""EMIT EARLY, at the end of a query: when a query emits results of open windows (thesis 3.2)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORMS = "EVERY '1 second', AT 75% OF SLIDE, WITH ACCURACY 95% or ON DEMAND"
 
 @dataclass(frozen=True)
 class EmitClause(WindowQueryClause):
-    """The clause as it was read, where it began, and where the name of its quality function stood."""
+    """The clause as it was read, its position, and the position of its quality function's name."""
 
     field: ClassVar[str] = "emit"
 
@@ -64,7 +64,7 @@ class EmitClause(WindowQueryClause):
 
 
 def opens_emit(tokens: Sequence[Token], at: int) -> bool:
-    """Whether the clause begins here; otherwise `emit` is a name like any other."""
+    """Whether the clause begins here; otherwise `emit` is a name."""
     if tokens[at].token_type != TokenType.VAR or tokens[at].text.upper() != "EMIT" or at == 0:
         return False
     before = tokens[at - 1].token_type

@@ -1,4 +1,4 @@
-"""ON OVERLOAD PREFER, at the end of a query: which rows to take when there is not time for all."""
+"""ON OVERLOAD PREFER, at the end of a query: which rows to process first when a batch is beyond the budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from transom.sql.syntax.token_reader import is_after_from, word_of
 
 @dataclass(frozen=True)
 class OverloadClause(WindowQueryClause):
-    """ON OVERLOAD PREFER as it was read, and where it stands."""
+    """ON OVERLOAD PREFER as it was read, and its position."""
 
     field: ClassVar[str] = "overload"
 
@@ -42,7 +42,7 @@ class OverloadClause(WindowQueryClause):
 
 
 def opens_overload(tokens: Sequence[Token], at: int) -> bool:
-    """Whether ON OVERLOAD begins here; otherwise ON is a join's, and `overload` a name like any other."""
+    """Whether ON OVERLOAD begins here; otherwise ON belongs to a join, and `overload` is a name."""
     if tokens[at].token_type != TokenType.ON or at + 1 == len(tokens):
         return False
     if word_of(tokens[at + 1]) != "OVERLOAD" or not is_after_from(tokens, at):

@@ -1,4 +1,4 @@
-"""WITH PREFERENCE, at the end of a query: which tuples it wants most, and what it may spend on them.
+"""WITH PREFERENCE, at the end of a query: which tuples it prefers, and its budget.
 
 The clause of "Stream Query Processing Using Promising Tuples", Figure 3b, with a budget.
 """
@@ -28,7 +28,7 @@ _FORMS = ("FADE FACTOR", "WINDOW", "BUDGET")
 
 @dataclass(frozen=True)
 class PreferenceClause:
-    """WITH PREFERENCE as it was read, where it stands, and where the length of its WINDOW does."""
+    """WITH PREFERENCE as it was read, its position, and the position of its WINDOW's length."""
 
     preference: Preference
     promise: WrittenPromise
@@ -48,7 +48,7 @@ def opens_preference(tokens: Sequence[Token], at: int) -> bool:
 
 
 def near_preference(tokens: Sequence[Token], at: int) -> str:
-    """A hint for a WITH after FROM whose next word was probably meant to be PREFERENCE."""
+    """A hint for a misspelled PREFERENCE after FROM ... WITH."""
     if at + 1 == len(tokens) or not is_after_from(tokens, at):
         return ""
     return near_miss(tokens[at + 1].text, ["PREFERENCE"])

@@ -1,4 +1,4 @@
-"""The order and the promise of WITH PREFERENCE and ON OVERLOAD PREFER: which tuples a query wants most."""
+"""Reads the order and the promise of WITH PREFERENCE and ON OVERLOAD PREFER."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFERENCE_PARTS = ("FADE", "WINDOW", "BUDGET")
 WINDOW_CLAUSES = ("EMIT", "USING", "WITHIN")  # the last clauses of window queries
 _SUMS = {TokenType.PLUS: "+", TokenType.DASH: "-"}
 _PRODUCTS = {TokenType.STAR: "*", TokenType.SLASH: "/"}
-_MOST_NAMES = 4  # in a dotted path; a column takes no more
+_MOST_NAMES = 4  # names in a dotted path; a column has no more
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Operation:
-    """Two parts of a promise with one of `+ - * /` between them."""
+    """Two operands of a promise and one of `+ - * /`."""
 
     op: str
     left: WrittenPromise
@@ -44,7 +44,7 @@ WrittenPromise = Leaf | Number | Operation
 
 
 class PromiseReader(TokenReader):
-    """Reads the order and the promise, which both clauses have."""
+    """Reads the order and the promise of both clauses."""
 
     name: str
     ends: tuple[str, ...]  # words that may follow the promise
@@ -102,7 +102,7 @@ class PromiseReader(TokenReader):
         return Number(-operand.value) if isinstance(operand, Number) else Operation("-", Number(0.0), operand)
 
     def _is_part(self) -> bool:
-        """Whether a part after the promise begins here, not a column of that name."""
+        """Whether a part after the promise begins here, and not a column of the same name."""
         following = self.token(1)
         if self.word() not in self.ends or following is None:
             return False
@@ -158,7 +158,7 @@ class PromiseReader(TokenReader):
         return exp.Column(**dict(zip(keys, reversed(parts), strict=False)))
 
     def misplaced(self, token: Token, promise: WrittenPromise, forms: Sequence[str]) -> NoReturn:
-        """Refuse what follows the promise, or a part after it."""
+        """Refuse an unexpected token after the promise, or after one of the parts that follow it."""
         token_text = self.written(token)
         if token.token_type == TokenType.DOT:
             self.fail("a product is written with *", token)

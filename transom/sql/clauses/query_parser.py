@@ -42,7 +42,7 @@ _END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
 
 
 def parse(text: str) -> Parsed:
-    """The syntax tree of one query, or an error that points at the place."""
+    """The syntax tree of one query, or an error that points at the wrong token."""
     tokens = query_tokens(text)
     if not tokens:
         raise SQLError("the query is empty", text)
@@ -56,7 +56,7 @@ def parse(text: str) -> Parsed:
 
 
 def split_by_preference(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Named texts of queries, parted into window queries and queries with a preference."""
+    """Split named texts into window queries and queries with a preference."""
     with_preference = {name: text for name, text in texts.items() if has_preference(text)}
     return {name: text for name, text in texts.items() if name not in with_preference}, with_preference
 
@@ -68,7 +68,7 @@ def has_preference(text: str) -> bool:
     >>> has_preference("SELECT a FROM s WITH PREFERENCE desc a"), has_preference("SELECT a AS preference FROM s")
     (True, False)
     """
-    if _PREFERENCE.search(text) is None:  # almost all of thousands
+    if _PREFERENCE.search(text) is None:  # the fast path for most queries
         return False
     try:
         tokens = query_tokens(text)
@@ -150,7 +150,7 @@ class _Tokens:
 
 
 def _whole_group_by(tokens: list[Token]) -> list[Token]:
-    """sqlglot reads GROUP BY as one word, unless a comment stands between the two."""
+    """Join GROUP and BY into one token, as sqlglot does unless a comment is between them."""
     for at in range(len(tokens) - 1):
         first, second = tokens[at], tokens[at + 1]
         if first.text.upper() == "GROUP" and second.text.upper() == "BY":

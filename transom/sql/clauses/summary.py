@@ -1,6 +1,6 @@
 """CREATE SUMMARY and DROP SUMMARY: which column of a stream is summarized, and how.
 
-The statement is that of "Stream Query Processing Using Promising Tuples", Figure 3a, with options of our own.
+The statement of "Stream Query Processing Using Promising Tuples", Figure 3a, with more options.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STATEMENT = re.compile(rf"{_GAP}*(?:CREATE|DROP)\b", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True)
 class _Place:
-    """A name of a statement, and where it stands."""
+    """A name in a statement, and its position."""
 
     name: str
     start: int
@@ -47,7 +47,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Created:
-    """CREATE SUMMARY as it was read, and the places of what has to be looked up."""
+    """CREATE SUMMARY as it was read, and the positions of the names to resolve."""
 
     summary: Summary
     name: _Place
@@ -82,12 +82,12 @@ def read_statement(text: str) -> Summary | Forget | None:
 
 
 def parse_summary(text: str) -> Summary:
-    """The summary that CREATE SUMMARY asks for, with the names as they were written."""
+    """The summary of a CREATE SUMMARY statement, with the names as they are written."""
     return _created(text).summary
 
 
 def bind_summary(text: str, catalog: Catalog) -> Summary:
-    """The summary that CREATE SUMMARY asks for; its stream and column are those of the catalog."""
+    """The summary of a CREATE SUMMARY statement, with stream and column resolved in the catalog."""
     read = _created(text)
     relation = _relation(text, read.stream, catalog)
     column = _column(text, read.column, relation)
@@ -103,7 +103,7 @@ def bind_summary(text: str, catalog: Catalog) -> Summary:
 
 
 def bind_drop(text: str, summaries: Iterable[str]) -> Forget | None:
-    """The summary to drop, as it is spelled; None if it does not exist and the statement has IF EXISTS."""
+    """The name of the summary to drop; None if it does not exist and the statement has IF EXISTS."""
     read = _read(text)
     if isinstance(read, _Created):
         raise SQLError("expected DROP SUMMARY", text, 0, read.name.end)
@@ -124,7 +124,7 @@ def _at(text: str, place: _Place, message: str) -> SQLError:
 
 
 def _named(name: str, names: Iterable[str]) -> str | None:
-    """A known name in its own spelling."""
+    """An existing name in its registered spelling."""
     spelled = list(names)
     exact = (one for one in spelled if one == name)
     return next(exact, next((one for one in spelled if one.casefold() == name.casefold()), None))

@@ -36,7 +36,7 @@ _JOINS = {TokenType.JOIN, TokenType.ON, TokenType.USING, *EARLIER_CLAUSES}
 
 @dataclass(frozen=True)
 class UsingClause(WindowQueryClause):
-    """The clause as it was read, and where; a slice has no length before the clock is known."""
+    """The clause as it was read, and its position; `bound` computes the length of a slice."""
 
     field: ClassVar[str] = "using"
 
@@ -61,7 +61,7 @@ class UsingClause(WindowQueryClause):
 
 
 def opens_using(tokens: Sequence[Token], at: int) -> bool:
-    """Whether the clause begins here; otherwise USING is a join's, and `within` a name like any other."""
+    """Whether the clause begins here; otherwise USING belongs to a join, and `within` is a name."""
     if tokens[at].token_type == TokenType.USING:
         return is_after_from(tokens, at) and not _is_of_join(tokens, at)
     if word_of(tokens[at]) != "WITHIN" or not is_after_from(tokens, at):
@@ -79,7 +79,7 @@ def opens_using(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _is_of_join(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a join is still without its condition, also for a USING whose parentheses were left out."""
+    """Whether the last join still lacks its condition, even for a USING without parentheses."""
     last = next((token.token_type for token in reversed(tokens[:at]) if token.token_type in _JOINS), None)
     return last == TokenType.JOIN
 
@@ -104,7 +104,7 @@ class _UsingReader(TokenReader):
         super().__init__(text, tokens, at)
         self.values: dict[str, Any] = {}
         self.slice: Piece | None = None
-        self.buckets: tuple[int, int] | None = None  # the tokens that say what the buckets are
+        self.buckets: tuple[int, int] | None = None  # the tokens that define the buckets
 
     def read(self) -> UsingClause:
         opening = self.tokens[self.at]
@@ -145,7 +145,7 @@ class _UsingReader(TokenReader):
         self.values |= {"structure": "timegram", "within": within}
 
     def _check_within(self, structure: Token | None) -> None:
-        """WITHIN is for a timegram whose buckets are the engine's to choose."""
+        """Refuse WITHIN unless the engine chooses the buckets of a timegram."""
         if structure is not None and structure.text.lower() != "timegram":
             self.fail(f"{structure.text.lower()} gives the exact answer; WITHIN is for a timegram", structure)
         if self.buckets is not None:

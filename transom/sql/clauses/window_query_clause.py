@@ -1,4 +1,4 @@
-"""The interface of the clauses at the end of a window query: how they are checked and bound."""
+"""The interface of the clauses at the end of a window query."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class WindowQueryClause(ABC):
 
     @abstractmethod
     def bound(self, text: str, context: ClauseContext) -> Any:
-        """The value of the clause; `text` is the one it was read from, for errors to point into."""
+        """The value of the clause; errors point into `text`, from which it was read."""

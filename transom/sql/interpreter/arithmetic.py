@@ -159,7 +159,7 @@ def rounded(arg: TypedExpression, digits: TypedExpression | None) -> TypedExpres
 
 
 def half_up(value: Decimal, places: int) -> Decimal:
-    """Rounded half away from zero to so many decimal places, which may be negative."""
+    """A number rounded half away from zero to a number of decimal places, which may be negative."""
     return value.quantize(Decimal(1).scaleb(-places), context=EXACT)
 
 

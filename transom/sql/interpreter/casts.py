@@ -109,7 +109,7 @@ def to_int(value: Any, source: pa.DataType, bits: int) -> int | None:
 
 
 def clamped(value: float, bits: int) -> int:
-    """The whole part of a number, at most the largest and at least the least integer of so many bits."""
+    """The whole part of a number, clamped to the range of integers with this number of bits."""
     most = (1 << (bits - 1)) - 1
     return int(max(-most - 1, min(most, value)))
 

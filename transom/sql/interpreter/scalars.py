@@ -109,6 +109,8 @@ class InterpretedScalars:
             typed = compiler.build(tree)
         except SQLError as error:
             raise SQLError(error.message, text) from None
+        except (ArithmeticError, RecursionError, ValueError) as error:  # a literal or a type that is none
+            raise SQLError(f"not an expression: {error}", text) from error
         used = tuple(sorted(compiler.used))
         is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
         compiled = Compiled(typed, used, used[0] if is_column else None)

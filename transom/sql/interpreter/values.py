@@ -124,7 +124,7 @@ def grouped(value: Any) -> Any:
 
 
 def wrap(value: int, bits: int) -> int:
-    """An integer in two's complement of so many bits.
+    """An integer wrapped to two's complement with this number of bits.
 
     >>> wrap(2**63, 64) == -2**63
     True

@@ -63,12 +63,12 @@ def bare(node: exp.Expr) -> exp.Expr:
 
 
 class Printer:
-    """Prints expressions of one query; `leaf` prints columns and whatever else is special to the place."""
+    """Prints the expressions of one query; `leaf` prints columns and other nodes that depend on the clause."""
 
     def __init__(self, parsed: Parsed, functions: frozenset[str], leaf: LeafText):
         self.parsed, self.leaf = parsed, leaf
         self.functions = {name.casefold(): name for name in functions}
-        self.called: set[str] = set()  # user-defined functions met on the way
+        self.called: set[str] = set()  # the user-defined functions in the printed expressions
 
     def root(self, node: exp.Expr) -> str:
         """The text of a whole expression, without parentheses around it."""
@@ -91,7 +91,7 @@ class Printer:
             self.parsed.fail(f"{operator} {type(right).__name__.upper()} is not supported; use OR", node)
         negation = "NOT " if node.args.get("negate") else ""
         text = f"{self.text(left)} {negation}{operator} {self.text(right)}"
-        # INTERVAL 1 DAY 2 HOURS comes as a sum of two, which has to stay together.
+        # sqlglot reads INTERVAL 1 DAY 2 HOURS as a sum of two intervals, which must stay together.
         together = isinstance(node, exp.Add) and _all_intervals(left, right)
         return f"({text})" if together and not isinstance(node.parent, exp.Paren) else text
 
@@ -250,7 +250,7 @@ _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
 
 @lru_cache(maxsize=1024)
 def _type_text(kind: exp.DataType) -> str | None:
-    """A type as Spark writes it; None if it is made of something else than types, numbers and plain names."""
+    """A type as Spark writes it; None if it contains anything but types, numbers and plain names."""
     sizes = (size.this for size in kind.find_all(exp.DataTypeParam))
     names = (name.name for name in kind.find_all(exp.Identifier))
     is_plain = (
@@ -270,5 +270,5 @@ def _all_intervals(*nodes: exp.Expr) -> bool:
 
 
 def _kind_of(node: exp.Expr) -> str:
-    """What to call a node in an error: `WithinGroup` is WITHIN GROUP."""
+    """The name of a node in an error: `WithinGroup` is WITHIN GROUP."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()

@@ -1,7 +1,7 @@
-"""A second check before Spark: a text that is made from a query is an expression over columns and nothing else.
+"""A second check before Spark: a text printed from a query is an expression over columns and nothing else.
 
-The SQL front prints only what it has parsed. If a user's word gets through all the same, this check finds it in
-the text as Spark would read it.
+The SQL front prints only what it has parsed. If a user's text gets through nevertheless, this check finds it,
+because it reads the printed text as Spark does.
 """
 
 from __future__ import annotations

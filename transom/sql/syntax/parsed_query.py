@@ -1,4 +1,4 @@
-"""A query after parsing: Spark's part as a syntax tree, Transom's own clauses beside it."""
+"""A parsed query: Spark's part as a syntax tree, and Transom's own clauses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transom.sql.syntax.token_reader import Piece
 
 
 class EndClause(Protocol):
-    """A clause at the end of a query, as it was read. It stands at `start` to `end` of the text."""
+    """A clause at the end of a query, as it was read, from `start` to `end` of the text."""
 
     @property
     def start(self) -> int: ...
@@ -25,7 +25,7 @@ class EndClause(Protocol):
 
 @dataclass(frozen=True)
 class EndClauseReader:
-    """How a clause at the end of a query is found and read.
+    """Finds and reads a clause at the end of a query.
 
     `openings` are the words that it can begin with, such as `EMIT EARLY`, and `keywords` its other words: an editor
     shows them. `opens` says whether the clause begins at a token, or the word is a name there. `read` returns the
@@ -80,7 +80,7 @@ class Parsed:
 
 
 def span(text: str, node: exp.Expr) -> tuple[int, int]:
-    """Where a node stands in the text it was parsed from, as far as its parts have positions."""
+    """The part of the text from which a node was parsed, as far as its parts have positions."""
     places = [part._meta for part in node.walk() if part._meta and "start" in part._meta]
     if not places:
         return span(text, node.parent) if node.parent is not None else (0, len(text))

@@ -43,7 +43,7 @@ class TransomParser(SparkParser):
         kind: _with_position(SparkParser.PRIMARY_PARSERS[kind])
         for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
     }
-    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is no constructor of [1]
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is an index, not a constructor
     STRICT_CAST = True
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -85,7 +85,7 @@ def query_tokens(text: str) -> list[Token]:
 
 
 def _refuse_variables(text: str, tokens: list[Token]) -> None:
-    """Refuse `${env:HOME}`: Spark replaces it in any text, and a query could read the environment."""
+    """Refuse `${env:HOME}`: Spark substitutes variables in any text, so a query could read the environment."""
     if "${" in text or "\\" in text:  # a literal may spell it with escapes
         for token in tokens:
             if "${" in token.text or "${" in text[token.start : token.end + 1]:
@@ -95,7 +95,7 @@ def _refuse_variables(text: str, tokens: list[Token]) -> None:
 
 
 def parse_tokens(text: str, tokens: list[Token]) -> exp.Expr:
-    """The syntax tree of tokens that stand in this text, or an error that points at the place."""
+    """The syntax tree of a text's tokens, or an error that points at the wrong token."""
     try:
         parser = TransomParser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE)
         tree = parser.parse(tokens, text)[0]
@@ -120,7 +120,7 @@ def parse_expression(text: str) -> exp.Expr:
 
 
 def _plain(message: str) -> str:
-    """sqlglot's message without its own names for things."""
+    """sqlglot's message without its internal names."""
     if message.startswith("Required keyword"):
         return "an expression is missing before this"
     plain = message.replace("Invalid expression / Unexpected token", "this was not expected here")
@@ -141,7 +141,7 @@ def add_token(text: str, tokens: list[Token], token: Token, following: TokenType
     last = tokens[-1] if tokens else None
     constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
     if token.token_type == TokenType.WINDOW or constructor:
-        # A keyword for sqlglot, or the name of a type; here it is only ever a name.
+        # A keyword or the name of a type for sqlglot; Transom reads it as a name.
         token = _retyped(token, TokenType.VAR)
     elif (
         last is not None

@@ -15,7 +15,7 @@ from transom.durations import parse_duration
 from transom.elements import ClockKind
 from transom.errors import SettingError, SQLError, near_miss
 
-# A clause can't begin after these: there a name follows, whatever it is called.
+# A clause can't begin after these: the next word is a name.
 NAMES_FOLLOW = {
     TokenType.FROM,
     TokenType.JOIN,
@@ -42,7 +42,7 @@ _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a clause: its text without quotes, and where it stood."""
+    """A part of a clause: its text without quotes, and its position."""
 
     text: str
     start: int
@@ -51,7 +51,7 @@ class Piece:
 
     @classmethod
     def of(cls, text: str, tokens: Sequence[Token]) -> Piece:
-        """The piece that some tokens of a text are."""
+        """The piece of some tokens of a text."""
         start, end = tokens[0].start, tokens[-1].end + 1
         if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             return cls(tokens[0].text, start, end, quoted=True)
@@ -85,11 +85,11 @@ class TokenReader:
         return "" if token is None else word_of(token)
 
     def written(self, token: Token) -> str:
-        """A token as it stands in the text."""
+        """A token as it is written in the text."""
         return self.text[token.start : token.end + 1]
 
     def expect(self, word: str, why: str = "") -> None:
-        """Read a word that has to be there."""
+        """Read a required word."""
         token = self.token()
         if token is not None and word_of(token) == word:
             self.at += 1
@@ -104,7 +104,7 @@ class TokenReader:
         )
 
     def percentage(self, word: str, example: str = "75%") -> float:
-        """Read `75%`, `75 %` or `75 PERCENT`, as a part of one."""
+        """Read `75%`, `75 %` or `75 PERCENT` as a fraction."""
         token = self.token()
         if token is None:
             self.fail(f"{word} needs a percentage like {example}", self.tokens[-1])
@@ -142,7 +142,7 @@ class TokenReader:
         return value
 
     def whole(self, word: str, what: str, low: int, high: int) -> int:
-        """Read a whole number between two others."""
+        """Read an integer between two bounds."""
         first = self.at
         number = self.number(word)
         if number != int(number) or not low <= number <= high:
@@ -189,7 +189,7 @@ def is_after_from(tokens: Sequence[Token], at: int) -> bool:
 
 
 def read_length(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
-    """The length along a clock that is written in a piece: a duration on time, a plain number elsewhere."""
+    """The length in a piece, in units of the clock: a duration for time, a plain number otherwise."""
 
     def wrong(message: str) -> SQLError:
         return SQLError(message, text, piece.start, piece.end)

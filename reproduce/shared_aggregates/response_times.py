@@ -21,13 +21,13 @@ from reproduce.algorithms.suffix_tree import SuffixTree
 from reproduce.algorithms.timegram import TimeGram
 from transom.ondemand.structures.ordered_sharing import OrderedSharing
 
-LARGEST = 1000  # rows: unless it is said otherwise, the queries' windows are spread evenly up to this one
-LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the timegram; most values lie between the two
-Asked = Sequence[tuple[str, int]]  # the function and the window of each query
+LARGEST = 1000  # rows; by default, the queries' windows are spread evenly up to this size
+LOW, HIGH, BUCKETS = -20.0, 20.0, 16  # of the TimeGram; most values lie in this range
+WindowFunctions = Sequence[tuple[str, int]]  # the function and the window size of each query
 MIXED = ("max", "min", "count", "sum", "avg")
 DATA: Mapping[str, Callable[[random.Random], float]] = {
     "uniform": lambda rng: rng.uniform(LOW, HIGH),
-    "gaussian": lambda rng: rng.gauss(0.0, 10.0),  # 95 % of them between -20 and 20
+    "gaussian": lambda rng: rng.gauss(0.0, 10.0),  # 95 % of the values lie between -20 and 20
 }
 
 
@@ -43,8 +43,8 @@ class Workload:
     largest: int = LARGEST
 
     @property
-    def asked(self) -> Asked:
-        """The function and the window of each query."""
+    def window_functions(self) -> WindowFunctions:
+        """The function and the window size of each query."""
         sizes = [-(-self.largest * (at + 1) // self.queries) for at in range(self.queries)]
         return [(self.functions[at % len(self.functions)], size) for at, size in enumerate(sizes)]
 
@@ -55,14 +55,17 @@ class Workload:
 
 @dataclass(frozen=True)
 class System:
-    """How tuples that are not measured are stored, how one arrives, and how all queries are answered."""
+    """A measured system.
+
+    `store` adds a tuple before the measurement, `insert` during it; `answers` looks up all queries.
+    """
 
     store: Callable[[int, float], Any]
     insert: Callable[[int, float], Any]
     answers: Callable[[int], Iterator[Any]]
 
 
-def naive(asked: Asked) -> System:
+def naive(functions: WindowFunctions) -> System:
     """Every arrival computes all answers; a lookup reads them."""
     folds: Mapping[str, Callable[[Any], Any]] = {
         "max": max,
@@ -71,67 +74,67 @@ def naive(asked: Asked) -> System:
         "sum": sum,
         "avg": lambda values: sum(values) / len(values),
     }
-    windows = NaiveWindows([(size, folds[function]) for function, size in asked])
-    return System(windows.store, windows.insert, lambda now: map(windows.lookup, range(len(asked))))
+    windows = NaiveWindows([(size, folds[function]) for function, size in functions])
+    return System(windows.store, windows.insert, lambda now: map(windows.lookup, range(len(functions))))
 
 
-def timegram(asked: Asked) -> System:
-    """Buckets of equal width; every answer an interval."""
+def timegram(functions: WindowFunctions) -> System:
+    """TimeGram with buckets of equal width; every answer is an interval."""
     gram = TimeGram.evenly(LOW, HIGH, BUCKETS)
-    lookups = [(getattr(gram, function), size) for function, size in asked]
-    insert = _keeping(asked, gram)
-    return System(insert, insert, _looking(lookups))
+    lookups = [(getattr(gram, function), size) for function, size in functions]
+    insert = _insert_and_expire(functions, gram)
+    return System(insert, insert, _lookup_all(lookups))
 
 
-def ordered_sharing(asked: Asked) -> System:
-    """One ordered structure of answers, of MAX or of MIN."""
-    ((function, *others),) = [list(dict.fromkeys(function for function, _ in asked))]
+def ordered_sharing(functions: WindowFunctions) -> System:
+    """OrderedSharing: one ordered structure of answers, for MAX or for MIN."""
+    function, *others = dict.fromkeys(function for function, _ in functions)
     if others or function not in ("max", "min"):
         raise ValueError("OrderedSharing is for MAX, or for MIN")
-    sizes = [size for _, size in asked]
+    sizes = [size for _, size in functions]
     shared = OrderedSharing(sizes, greatest=function == "max")
     return System(shared.insert, shared.insert, lambda now: map(shared.lookup, sizes))
 
 
-def exact(asked: Asked) -> System:
-    """Staircases, and a tree for sums and counts, as far as queries need them."""
-    asked_for = {function for function, _ in asked}
-    stairs = {name: Staircase(name == "max") for name in ("max", "min") if name in asked_for}
+def exact(functions: WindowFunctions) -> System:
+    """Staircases for MAX and MIN, and a tree for sums and counts, if a query needs them."""
+    names = {function for function, _ in functions}
+    stairs = {name: Staircase(name == "max") for name in ("max", "min") if name in names}
     tree = SuffixTree(add)
     finders: dict[str, Callable[[int], Any]] = {
-        **{name: own.lookup for name, own in stairs.items()},
+        **{name: staircase.lookup for name, staircase in stairs.items()},
         "count": tree.count,
         "sum": tree.lookup,
         "avg": lambda since: tree.lookup(since) / tree.count(since),
     }
-    lookups = [(finders[function], size) for function, size in asked]
-    insert = _keeping(asked, *stairs.values(), *([tree] if asked_for - stairs.keys() else []))
-    return System(insert, insert, _looking(lookups))
+    lookups = [(finders[function], size) for function, size in functions]
+    insert = _insert_and_expire(functions, *stairs.values(), *([tree] if names - stairs.keys() else []))
+    return System(insert, insert, _lookup_all(lookups))
 
 
-def _keeping(asked: Asked, *structures: Any) -> Callable[[int, float], None]:
-    """How a tuple arrives in structures that keep the largest window."""
-    beyond = max(size for _, size in asked) - 1
+def _insert_and_expire(functions: WindowFunctions, *structures: Any) -> Callable[[int, float], None]:
+    """A function that inserts a tuple and expires tuples that have left the largest window."""
+    oldest = max(size for _, size in functions) - 1
 
     def insert_into_one(time: int, value: float) -> None:
-        one.insert(time, value)
-        one.expire(time - beyond)
+        only.insert(time, value)
+        only.expire(time - oldest)
 
     def insert(time: int, value: float) -> None:
         for structure in structures:
             structure.insert(time, value)
-            structure.expire(time - beyond)
+            structure.expire(time - oldest)
 
-    one = structures[0]
+    only = structures[0]
     return insert_into_one if len(structures) == 1 else insert
 
 
-def _looking(lookups: Sequence[tuple[Callable[[int], Any], int]]) -> Callable[[int], Iterator[Any]]:
-    """Lookups of windows in structures that are read by time."""
+def _lookup_all(lookups: Sequence[tuple[Callable[[int], Any], int]]) -> Callable[[int], Iterator[Any]]:
+    """A function that looks up every window, by the time of its first tuple."""
     return lambda now: (lookup(now + 1 - size) for lookup, size in lookups)
 
 
-SYSTEMS: Mapping[str, Callable[[Asked], System]] = {
+SYSTEMS: Mapping[str, Callable[[WindowFunctions], System]] = {
     "naive": naive,
     "timegram": timegram,
     "ordered_sharing": ordered_sharing,
@@ -140,15 +143,15 @@ SYSTEMS: Mapping[str, Callable[[Asked], System]] = {
 
 
 def stream(workload: Workload, seed: int) -> list[float]:
-    """Values of the tuples, those that fill the windows first."""
+    """The values of the tuples: first those that fill the windows, then those that are measured."""
     rng, draw = random.Random(seed), DATA[workload.data]
     return [draw(rng) for _ in range(workload.largest + workload.tuples)]
 
 
 def seconds(name: str, workload: Workload, seed: int) -> float:
-    """Processor time for the tuples of a workload with their lookups; windows are full when it starts."""
+    """The processor time of a workload, insertions and lookups; the windows are full when it starts."""
     values = stream(workload, seed)
-    system, full = SYSTEMS[name](workload.asked), workload.largest
+    system, full = SYSTEMS[name](workload.window_functions), workload.largest
     for time, value in enumerate(values[:full]):
         system.store(time, value)
     insert, answers, ratio = system.insert, system.answers, workload.ratio
@@ -160,17 +163,17 @@ def seconds(name: str, workload: Workload, seed: int) -> float:
             insert(time, value)
             due -= 1
             if not due:
-                deque(answers(time), maxlen=0)  # each is read, none is kept
+                deque(answers(time), maxlen=0)  # reads every answer and keeps none
                 due = ratio
         return process_time() - started
     finally:
         gc.enable()
 
 
-def measured(workloads: Mapping[str, Workload], seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """Rows of a table, a system's workload each: the median over some streams.
+def measure_systems(workloads: Mapping[str, Workload], seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """A table row for each system: the median time over several streams.
 
-    Systems are measured in turns, so that what else the machine does meets them alike.
+    The systems take turns, so that other load on the machine affects them equally.
     """
     times: dict[str, list[float]] = {name: [] for name in workloads}
     for seed in seeds:
