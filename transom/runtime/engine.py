@@ -17,7 +17,7 @@ from transom.api.records import SummaryStatus
 from transom.backends.base import Backend, StreamingInput
 from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
-from transom.elements import Prod, Punctuation, Register, Summarize, Summary
+from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import (
     FeedSource,
@@ -29,7 +29,6 @@ from transom.ingest.sources import (
     with_time_column,
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
-from transom.overload.settings import Overload
 from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
