@@ -53,6 +53,7 @@ from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
+from transom.sql.bound_query import BoundQuery
 from transom.sql.clauses.query_parser import has_preference, split_by_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preference_query import PreferenceQuery
@@ -404,7 +405,7 @@ class Engine:
             for name, text in queries.items()
         }
 
-    def check(self, sql: str) -> Query | PreferenceQuery:
+    def check(self, sql: str) -> BoundQuery:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
@@ -426,7 +427,7 @@ class Engine:
         bound = _without_errors(
             bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
         )
-        new: dict[str, Query | PreferenceQuery] = {**bound, **preference_queries}
+        new: dict[str, BoundQuery] = {**bound, **preference_queries}
         for name, query in new.items():
             if loop.directory.texts.get(name) != queries[name]:
                 check_query(name, query, loop.planner.strategy.limits)

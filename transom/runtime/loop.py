@@ -475,7 +475,7 @@ class BatchLoop:
         output: BatchOutput,
         watch: Stopwatch,
     ) -> BatchReport:
-        queries = {name: registry[name].preference_query or registry.query(name) for name in output.results}
+        queries = {name: registry[name].bound for name in output.results}
         streams = output.state.streams.items()
         work = {name: stream.work - self.state.stream(name).work for name, stream in streams}
         return BatchReport(
