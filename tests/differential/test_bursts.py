@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential.cases import SECOND, BatchCase, Case, case, stream
-from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_engine import SCHEMA, micros
+from tests.differential.oracle_comparison import identity, oracle_answer, same_row
 from tests.engine_factory import ON_BOTH, EngineFactory
 from transom.elements import ClockKind, Overload
 from transom.overload.bursts import split_burst

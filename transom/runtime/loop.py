@@ -35,7 +35,7 @@ from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch
-from transom.runtime.declared import Declared
+from transom.runtime.declarations import Declared
 from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
