@@ -18,7 +18,7 @@ from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Structure, TupleBatch
 from transom.ondemand.structures.tiers import RunTiers
 from transom.ondemand.structures.timegram import TimeGram
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 
 FLOAT, LONG = pa.float64(), pa.int64()
 LOOKUPS = 50

@@ -15,12 +15,11 @@ from reproduce.prodding.data import SECOND, Recording, wireless
 from reproduce.prodding.simulation import STREAM, Script, SimulatedClock, Windows, simulate
 from reproduce.report import Line, Options, Report
 from transom.backends.local.backend import LocalBackend
-from transom.elements import Prod, Punctuation, Register
+from transom.elements import Overload, Prod, Punctuation, Register
 from transom.ingest.sources import FeedSource
 from transom.ingest.streams import Stream
 from transom.overload.chunks import SidelinedChunk, chunk_rows
 from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
-from transom.overload.settings import Overload
 from transom.plan.planner import Planner
 from transom.results.result_rows import result_schema
 from transom.runtime.loop import BatchLoop

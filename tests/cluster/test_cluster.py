@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import transom
 from tests.differential.cases import case
-from tests.differential.looking import looked_up
+from tests.differential.lookup_cases import looked_up
 from tests.differential.on_engine import check_on_files
 from tests.engine_factory import EngineFactory
 from tests.runtime.preference_helpers import JOIN, joined, pairs, sales, stores

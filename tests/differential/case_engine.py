@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.differential.cases import BatchCase, Case
-from tests.differential.comparing import oracle_answer, same_as_oracle, same_early
 from tests.differential.engine import Row, bound, key, presented, table_of
+from tests.differential.oracle_comparison import oracle_answer, same_as_oracle, same_early
 from tests.engine_factory import EngineFactory
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES

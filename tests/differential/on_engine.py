@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.differential.cases import COLUMNS, BatchCase, Case
-from tests.differential.comparing import oracle_answer, same_accounts, same_as_oracle
 from tests.differential.engine import bound, key, presented
-from tests.differential.looking import same_answer
+from tests.differential.lookup_cases import same_answer
+from tests.differential.oracle_comparison import oracle_answer, same_accounts, same_as_oracle
 from tests.engine_factory import EngineFactory
 from transom.elements import ClockKind
 from transom.oracle.batches import LookupAnswer

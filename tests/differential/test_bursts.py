@@ -17,15 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential.cases import SECOND, BatchCase, Case, case, stream
-from tests.differential.comparing import identity, oracle_answer, same_row
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_engine import SCHEMA, micros
+from tests.differential.oracle_comparison import identity, oracle_answer, same_row
 from tests.engine_factory import ON_BOTH, EngineFactory
-from transom.elements import ClockKind
+from transom.elements import ClockKind, Overload
 from transom.overload.bursts import split_burst
 from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
-from transom.overload.settings import Overload
 from transom.plan.strategy import Place, Strategy
 from transom.results.advance import clocks_of
 from transom.sql import Query

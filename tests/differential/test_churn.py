@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 
 from tests.differential.cases import SECOND, BatchCase, Case
-from tests.differential.comparing import same_results
 from tests.differential.engine import PureEngine, bound
+from tests.differential.oracle_comparison import same_results
 from tests.differential.test_joining import row
 
 BATCHES, CALM = 200, 40  # with the last batches nobody comes any more

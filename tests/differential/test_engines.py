@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from tests.differential.cases import alike, case
-from tests.differential.looking import looked_up
+from tests.differential.lookup_cases import looked_up
 from tests.differential.on_engine import check_on_feed, check_on_files
 from tests.engine_factory import ON_BOTH, EngineFactory
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.differential.cases import SECOND, BatchCase, Case
-from tests.differential.comparing import same_as_oracle
 from tests.differential.engine import PureEngine, bound
+from tests.differential.oracle_comparison import same_as_oracle
 from transom.plan.strategy import Place, Strategy
 
 OLD = "SELECT sum(qty) AS x, count(*) AS n FROM s [RANGE '10 seconds' SLIDE '10 seconds']"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.differential.looking import check_lookups, looked_up
+from tests.differential.lookup_cases import check_lookups, looked_up
 from transom.plan.strategy import Place, Strategy
 
 PLACES: dict[str, dict[str, Any]] = {

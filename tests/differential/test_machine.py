@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.differential.cases import SECOND, BatchCase, Case
-from tests.differential.comparing import same_as_oracle, same_results
 from tests.differential.engine import TIME, PureEngine, Row, bound
+from tests.differential.oracle_comparison import same_as_oracle, same_results
 from tests.differential.test_pure import STRATEGIES
 from transom.elements import Punctuation
 from transom.sql import Query

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import alike, case, nested, prodded
-from tests.differential.comparing import check
+from tests.differential.oracle_comparison import check
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 

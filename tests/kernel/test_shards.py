@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, case
-from tests.differential.comparing import check
 from tests.differential.engine import MemoryShards
+from tests.differential.oracle_comparison import check
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.columns.hashes import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation

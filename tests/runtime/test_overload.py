@@ -26,11 +26,11 @@ from tests.runtime.engine_helpers import (
     short,
 )
 from tests.runtime.fault_helpers import Crash, Fault
+from transom.elements import Overload
 from transom.ingest.batch import IngestRun
 from transom.ingest.sources import FeedSource
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
-from transom.overload.settings import Overload
 from transom.overload.sideline import Sideline
 from transom.runtime.emit import Emitter
 from transom.runtime.options import stream_rules

@@ -33,7 +33,7 @@ from transom.estimates import Estimator, ItemKind
 from transom.kernel.sheets import combine
 from transom.ondemand.structures.runs import TupleBatch
 from transom.ondemand.structures.tiers import RunTiers
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 from transom.overload.chunks import SidelinedChunk
 from transom.plan.layout import Layout
 from transom.promising.regions import DTYPES, Regions

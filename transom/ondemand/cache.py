@@ -13,7 +13,7 @@ from transom.ondemand.lookup import Lookup, ReadStore
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.grouped_ordered_sharing import GroupedOrderedSharing
 from transom.ondemand.structures.runs import GroupAnswers
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 from transom.state.state import State, StoreState
 
 MAX_PENDING_BATCHES = 64  # beyond this number, answers that no lookup reads are evicted

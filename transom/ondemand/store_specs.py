@@ -21,7 +21,7 @@ from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TIMEGRAM_BUCKETS, TimeGram
-from transom.ondemand.structures.values import RawTuples, ValueStructure
+from transom.ondemand.structures.value_structures import RawTuples, ValueStructure
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import And, IsNull, Not, Predicate, Scalar, scalars_of

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 
 from sqlglot import exp
 
 from transom.elements import Summary
 from transom.errors import CostError, SQLError
 from transom.plan.limits import Limits
+from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import OnDemandQuery, Query, Scalar, scalars_of
 from transom.sql.syntax.spark_parser import parse_expression
@@ -43,12 +44,9 @@ class Estimate:
     advice: str
 
 
-def check_query(name: str, query: Query | PreferenceQuery, limits: Limits) -> None:
+def check_query(name: str, query: BoundQuery, limits: Limits) -> None:
     """Refuse a query that costs more than the limits allow."""
-    if isinstance(query, PreferenceQuery):
-        _check(name, _preference_estimates(query), limits)
-    else:
-        _check(name, _estimates(query), limits)
+    _check(name, _estimates(query), limits)
 
 
 def check_summary(summary: Summary, limits: Limits) -> None:
@@ -84,7 +82,14 @@ def _number(amount: float) -> str:
     return f"{amount:,.0f}" if amount < 1e15 else f"{amount:.2g}"
 
 
-def _preference_estimates(query: PreferenceQuery) -> Iterator[Estimate]:
+@singledispatch
+def _estimates(query: BoundQuery) -> Iterator[Estimate]:
+    """What a query costs."""
+    raise TypeError(f"the cost of {type(query).__name__} can't be estimated")
+
+
+@_estimates.register
+def _(query: PreferenceQuery) -> Iterator[Estimate]:
     texts = [output.sql for output in query.outputs]
     texts += [figure.argument.sql for figure in query.figures if figure.argument is not None]
     texts += [scalar.sql for side in query.sides for scalar in scalars_of(side.where)]
@@ -100,7 +105,8 @@ def _length_estimate(texts: Iterable[str]) -> Estimate:
     return Estimate("expression_length", size, "characters in its expressions", advice)
 
 
-def _estimates(query: Query) -> Iterator[Estimate]:
+@_estimates.register
+def _(query: Query) -> Iterator[Estimate]:
     spec = query.window
     longest = max(spec.range, spec.slide, abs(spec.phase))
     yield Estimate(

@@ -23,7 +23,7 @@ from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.close import Boundary, Reader, close, specs_of, windows_open
-from transom.results.read_slices import Reading, Scattered
+from transom.results.lower import Reading, Scattered
 from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.results.stream_end import groups_held, last_open, last_slices

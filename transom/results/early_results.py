@@ -20,7 +20,7 @@ from transom.elements import Prod
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.results.close import Boundary, Reader, close
-from transom.results.read_slices import Reading, Scattered
+from transom.results.lower import Reading, Scattered
 from transom.results.result_rows import LoweredWindows, Moment, Results
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.state import State, StreamState

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from transom.kernel.aggregate import Outcome
 from transom.results.result_rows import Results
-from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query
+from transom.sql.bound_query import BoundQuery
 from transom.state.state import Work
 
 log = logging.getLogger("transom")
@@ -24,7 +23,7 @@ class BatchReport:
     stream: str | None
     outcome: Outcome
     results: Results
-    queries: Mapping[str, Query | PreferenceQuery]  # those with results
+    queries: Mapping[str, BoundQuery]  # those with results
     seconds: float
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went

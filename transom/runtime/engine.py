@@ -17,7 +17,7 @@ from transom.api.records import SummaryStatus
 from transom.backends.base import Backend, StreamingInput
 from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
-from transom.elements import Prod, Punctuation, Register, Summarize, Summary
+from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import (
     FeedSource,
@@ -29,7 +29,6 @@ from transom.ingest.sources import (
     with_time_column,
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
-from transom.overload.settings import Overload
 from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
@@ -54,6 +53,7 @@ from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
+from transom.sql.bound_query import BoundQuery
 from transom.sql.clauses.query_parser import has_preference, split_by_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.preference_query import PreferenceQuery
@@ -405,7 +405,7 @@ class Engine:
             for name, text in queries.items()
         }
 
-    def check(self, sql: str) -> Query | PreferenceQuery:
+    def check(self, sql: str) -> BoundQuery:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
@@ -427,7 +427,7 @@ class Engine:
         bound = _without_errors(
             bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
         )
-        new: dict[str, Query | PreferenceQuery] = {**bound, **preference_queries}
+        new: dict[str, BoundQuery] = {**bound, **preference_queries}
         for name, query in new.items():
             if loop.directory.texts.get(name) != queries[name]:
                 check_query(name, query, loop.planner.strategy.limits)

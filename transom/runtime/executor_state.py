@@ -34,8 +34,7 @@ from transom.runtime.executor_tasks import (
     write_task,
 )
 from transom.runtime.outputs import FIXED, own_rows
-from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query
+from transom.sql.bound_query import BoundQuery
 from transom.state.state import State
 from transom.storage.executor_files import PACKED, ExecutorFiles, directory_of, places_of, smaller, unpacked
 from transom.storage.file_store import Store
@@ -203,9 +202,7 @@ class ExecutorState:
         return ShardRef(target.name, tuple(sorted(self.files.run(task, len(places)))), target.held)
 
 
-def fixed_frame(
-    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, Query | PreferenceQuery]
-) -> Frame:
+def fixed_frame(backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, BoundQuery]) -> Frame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
     written = {name: stored for name, stored in results.items() if isinstance(stored, StoredResults)}
     files = list(dict.fromkeys(file for stored in written.values() for file in stored.files))

@@ -24,8 +24,7 @@ from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, res
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.runtime.outputs import QUERY_COLUMN, fixed_rows, own_rows, with_names
-from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query
+from transom.sql.bound_query import BoundQuery
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
 from transom.storage.file_store import Store
 from transom.storage.shard_refs import ShardRef
@@ -175,7 +174,7 @@ def fixed_task(
     store: Store,
     files: Sequence[str],
     names: Mapping[str, str],
-    queries: Mapping[str, Query | PreferenceQuery],
+    queries: Mapping[str, BoundQuery],
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 

@@ -9,7 +9,6 @@ from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
-from transom.runtime.registry import RegisteredQuery
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
@@ -81,7 +80,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             again={*waiting, *preference_queries},
             partial=partial,
             suspended={
-                name: (_stream(entry), entry.suspended)
+                name: (entry.bound.streams[0], entry.suspended)
                 for name, entry in joined.items()
                 if entry.suspended is not None
             },
@@ -92,14 +91,6 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             },
         )
     )
-
-
-def _stream(entry: RegisteredQuery) -> str:
-    """The stream that a query reads, or the first of two."""
-    if entry.preference_query is not None:
-        return entry.preference_query.sides[0].stream
-    assert entry.compiled is not None
-    return entry.compiled.query.stream
 
 
 def _waiting_preference_queries(

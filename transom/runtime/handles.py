@@ -25,7 +25,7 @@ from transom.runtime.lookups import window_length
 from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import prod_of, punctuation_of
 from transom.runtime.query_access import QueryAccess
-from transom.sql.preference_query import PreferenceQuery
+from transom.sql.bound_query import BoundQuery
 from transom.sql.query import Query
 from transom.state.accounts import Accounts, QueryAccount
 from transom.state.promising import Coverage
@@ -194,7 +194,7 @@ class QueryHandle:
         return None if own is None or own.point is None else round(1 - own.point, 9)
 
     @property
-    def bound(self) -> Query | PreferenceQuery:
+    def bound(self) -> BoundQuery:
         """The bound query: every name resolved and every type known."""
         return self._window_query()
 

@@ -35,7 +35,7 @@ from transom.results.stream_progress import BatchInput
 from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch
-from transom.runtime.declared import Declared
+from transom.runtime.declarations import Declared
 from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
@@ -475,7 +475,7 @@ class BatchLoop:
         output: BatchOutput,
         watch: Stopwatch,
     ) -> BatchReport:
-        queries = {name: registry[name].preference_query or registry.query(name) for name in output.results}
+        queries = {name: registry[name].bound for name in output.results}
         streams = output.state.streams.items()
         work = {name: stream.work - self.state.stream(name).work for name, stream in streams}
         return BatchReport(

@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from transom.durations import parse_duration
-from transom.elements import Clock, ClockKind
+from transom.elements import Clock, ClockKind, Overload
 from transom.errors import SettingError, near_miss
-from transom.overload.settings import Overload
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.windows.stream_rules import StreamRules

@@ -8,6 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.results.result_rows import SYSTEM_COLUMNS, ResultBatch, Results
 from transom.runtime.row_outputs import RowOutputs
+from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, free_name
 from transom.state.commit_record import ResultFiles
@@ -154,42 +156,11 @@ def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Itera
                 yield mine.drop_columns([QUERY_COLUMN])
 
 
-def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | PreferenceQuery]) -> pa.Table:
+def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, BoundQuery]) -> pa.Table:
     """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
     rows: list[dict[str, Any]] = []
     for name, table in results.items():
-        query = queries[name]
-        if isinstance(query, PreferenceQuery):
-            rows += _preference_rows(name, query, table)
-            continue
-        keys = [item.name for item in query.items if item.is_key]
-        start, end, *columns = table.column_names
-        columns, system = columns[: -len(SYSTEM_COLUMNS)], columns[-len(SYSTEM_COLUMNS) :]
-        values = [name for name in columns if name not in keys]
-        kind, complete, count, late, batch_id, made, latency = system
-        is_time = query.clock.kind is ClockKind.TIME
-        bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
-        times = table[made].cast(pa.int64()).to_pylist()
-        for i, row in enumerate(table.to_pylist()):
-            low, high = bounds[start][i], bounds[end][i]
-            rows.append(
-                {
-                    "query": name,
-                    "window_start": low if is_time else None,
-                    "window_end": high if is_time else None,
-                    "window_from": low,
-                    "window_to": high,
-                    "kind": row[kind],
-                    "complete": row[complete],
-                    "rows": row[count],
-                    "late": row[late],
-                    "batch": row[batch_id],
-                    "made": times[i],
-                    "latency": row[latency],
-                    "keys": as_json({key: row[key] for key in keys}),
-                    "values": as_json({value: row[value] for value in values}),
-                }
-            )
+        rows += _fixed(queries[name], name, table)
     columns = {
         field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED
     }
@@ -198,9 +169,51 @@ def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, Query | Pr
     )
 
 
-def _preference_rows(name: str, query: PreferenceQuery, table: pa.Table) -> list[dict[str, Any]]:
+@singledispatch
+def _fixed(query: BoundQuery, name: str, table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of one query's results."""
+    raise TypeError(f"results of {type(query).__name__} have no fixed schema")
+
+
+@_fixed.register
+def _(query: Query, name: str, table: pa.Table) -> list[dict[str, Any]]:
+    """Results of a window query."""
+    rows: list[dict[str, Any]] = []
+    keys = [key for key, is_key in query.selected if is_key]
+    start, end, *columns = table.column_names
+    columns, system = columns[: -len(SYSTEM_COLUMNS)], columns[-len(SYSTEM_COLUMNS) :]
+    values = [name for name in columns if name not in keys]
+    kind, complete, count, late, batch_id, made, latency = system
+    is_time = query.clock.kind is ClockKind.TIME
+    bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
+    times = table[made].cast(pa.int64()).to_pylist()
+    for i, row in enumerate(table.to_pylist()):
+        low, high = bounds[start][i], bounds[end][i]
+        rows.append(
+            {
+                "query": name,
+                "window_start": low if is_time else None,
+                "window_end": high if is_time else None,
+                "window_from": low,
+                "window_to": high,
+                "kind": row[kind],
+                "complete": row[complete],
+                "rows": row[count],
+                "late": row[late],
+                "batch": row[batch_id],
+                "made": times[i],
+                "latency": row[latency],
+                "keys": as_json({key: row[key] for key in keys}),
+                "values": as_json({value: row[value] for value in values}),
+            }
+        )
+    return rows
+
+
+@_fixed.register
+def _(query: PreferenceQuery, name: str, table: pa.Table) -> list[dict[str, Any]]:
     """Results of a query with a preference: they have no window, and are complete if nothing was skipped."""
-    values = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
+    values = [value for value, _ in query.selected]
     system = {column: free_name(column, values) for column in ("batch", "made", "complete")}
     made = table[system["made"]].cast(pa.int64()).to_pylist()
     nothing = dict.fromkeys(

@@ -13,7 +13,7 @@ from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
 from transom.plan.compiled_query import compile_query
 from transom.results.cascade import derived_rules
-from transom.runtime.declared import Declared
+from transom.runtime.declarations import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.sql.binding.bind_preference_query import bind_preference_query

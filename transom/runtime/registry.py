@@ -11,6 +11,7 @@ from transom.errors import SQLError, StateError
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
+from transom.sql.bound_query import BoundQuery
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.clauses.summary import bind_summary
@@ -29,13 +30,29 @@ class RegisteredQuery:
     since: int = 0  # the batch that it joined with
     suspended: str | None = None
     failing: int = 0  # batches in a row in which its own function failed
-    compiled: CompiledQuery | None = None
-    preference_query: PreferenceQuery | None = None  # instead of `compiled`, for a query WITH PREFERENCE
+    executable: CompiledQuery | PreferenceQuery | None = None  # None: it is not bound yet, or can't be
     summaries: tuple[str, ...] = ()  # the summaries that it was bound to
 
     @property
     def is_bound(self) -> bool:
-        return self.compiled is not None or self.preference_query is not None
+        return self.executable is not None
+
+    @property
+    def compiled(self) -> CompiledQuery | None:
+        """The plan of a window query, standing or on demand; None for a query of another kind."""
+        return self.executable if isinstance(self.executable, CompiledQuery) else None
+
+    @property
+    def preference_query(self) -> PreferenceQuery | None:
+        """The query if it is WITH PREFERENCE."""
+        return self.executable if isinstance(self.executable, PreferenceQuery) else None
+
+    @property
+    def bound(self) -> BoundQuery:
+        """The query with its names and types resolved, of whatever kind."""
+        if self.executable is None:
+            raise StateError(f"the query {self.name} is suspended and can't be read: {self.suspended}")
+        return self.executable.query if isinstance(self.executable, CompiledQuery) else self.executable
 
     @property
     def identity(self) -> str:
@@ -161,13 +178,15 @@ class Registry:
                     if self.entries[name].suspended is not None:
                         continue
                     raise _unreadable(f"the query {name}", preference_query) from preference_query
-                self.entries[name] = replace(self.entries[name], preference_query=preference_query)
+                self.entries[name] = replace(self.entries[name], executable=preference_query)
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
                 if self.entries[name].suspended is not None:
                     continue
                 raise _unreadable(f"the query {name}", query) from query
-            self.entries[name] = replace(self.entries[name], compiled=compile_query(name, query, self.naive))
+            self.entries[name] = replace(
+                self.entries[name], executable=compile_query(name, query, self.naive)
+            )
         self.is_bound = all(entry.is_bound or entry.suspended is not None for entry in self)
 
     def add_preference_query(
@@ -176,7 +195,7 @@ class Registry:
         """Add a query with a preference."""
         names = tuple(side.summary for side in preference_query.sides)
         self.entries[control.name] = RegisteredQuery(
-            control.name, control.text, since=batch_id, preference_query=preference_query, summaries=names
+            control.name, control.text, since=batch_id, executable=preference_query, summaries=names
         )
 
     def summarize(self, control: Summarize, summary: Summary, batch_id: int) -> None:
@@ -250,7 +269,7 @@ class Registry:
     def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
         compiled = compile_query(control.name, query, self.naive)
         self.entries[control.name] = RegisteredQuery(
-            control.name, control.text, control.partial, batch_id, compiled=compiled
+            control.name, control.text, control.partial, batch_id, executable=compiled
         )
         return compiled
 
@@ -277,8 +296,9 @@ class Registry:
 
     def functions(self) -> dict[str, Collection[str]]:
         """The user-defined functions of all queries that take part in batches, by their names."""
-        own: dict[str, Collection[str]] = {query.name: query.query.functions for query in self.everyone()}
-        return own | {name: query.functions for name, query in self.preference_queries().items()}
+        return {
+            entry.name: entry.bound.functions for entry in self if entry.is_bound and entry.suspended is None
+        }
 
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in batches."""

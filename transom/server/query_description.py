@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -17,9 +18,10 @@ from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.element_text import window_text
 from transom.promising.answers import preference_schema
 from transom.results.result_rows import ESTIMATES, result_schema
+from transom.sql.bound_query import BoundQuery
 from transom.sql.item_columns import aggregate_reference
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query
+from transom.sql.query import OnDemandQuery, Query
 
 STANDING, ON_DEMAND, PREFERENCE = "standing", "on demand", "preference"
 
@@ -57,25 +59,30 @@ class QueryDescription:
         return None if self.emit is None else emit_text(self.emit, None)
 
 
-def describe(query: Query | PreferenceQuery) -> QueryDescription:
+@singledispatch
+def describe(query: BoundQuery) -> QueryDescription:
     """Describe a bound query."""
-    if isinstance(query, PreferenceQuery):
-        return _describe_preference_query(query)
-    kind = query.clock.kind
-    if query.is_on_demand:
-        length = query.window.range
-        shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
-        unit = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
-        schema = lookup_schema(query)
-        window = f"the last {shown} {unit}"
-    else:
-        schema = result_schema(query)
-        window = window_text(query.window, kind)
-    columns = _columns(schema, 2, [(item.name, item.is_key) for item in query.items])
-    form = STANDING if query.is_standing else ON_DEMAND
-    return QueryDescription(
-        form, (query.stream,), window, columns, schema, query.emit, _additive_items(query)
+    raise TypeError(f"{type(query).__name__} has no description")
+
+
+@describe.register
+def _(query: Query) -> QueryDescription:
+    return _describe_windows(
+        STANDING, query, result_schema(query), window_text(query.window, query.clock.kind)
     )
+
+
+@describe.register
+def _(query: OnDemandQuery) -> QueryDescription:
+    kind, length = query.clock.kind, query.window.range
+    shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
+    unit = "rows" if kind is ClockKind.ROWS else f"of {query.clock.attribute}"
+    return _describe_windows(ON_DEMAND, query, lookup_schema(query), f"the last {shown} {unit}")
+
+
+def _describe_windows(kind: str, query: Query, schema: pa.Schema, window: str) -> QueryDescription:
+    columns = _columns(schema, 2, query.selected)
+    return QueryDescription(kind, query.streams, window, columns, schema, query.emit, _additive_items(query))
 
 
 def _additive_items(query: Query) -> frozenset[str]:
@@ -87,14 +94,14 @@ def _additive_items(query: Query) -> frozenset[str]:
     return frozenset(item.name for item in query.items if item.sql in additive)
 
 
-def _describe_preference_query(query: PreferenceQuery) -> QueryDescription:
+@describe.register
+def _(query: PreferenceQuery) -> QueryDescription:
     window, schema = query.preference.window, preference_schema(query)
-    names = [*(item.name for item in query.outputs), *(item.name for item in query.figures)]
     return QueryDescription(
         PREFERENCE,
-        tuple(side.stream for side in query.sides),
+        query.streams,
         None if window is None else f"within {format_duration(window)}",
-        _columns(schema, 0, [(name, False) for name in names]),
+        _columns(schema, 0, query.selected),
         schema,
     )
 

@@ -61,3 +61,14 @@ class PreferenceQuery:
     figures: tuple[Figure, ...] = ()
     rest: str | None = None
     functions: frozenset[str] = frozenset()  # user-defined functions it calls
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams of its sides."""
+        return tuple(side.stream for side in self.sides)
+
+    @property
+    def selected(self) -> tuple[tuple[str, bool], ...]:
+        """The names of its outputs and aggregates; none is a group column."""
+        names = [*(output.name for output in self.outputs), *(figure.name for figure in self.figures)]
+        return tuple((name, False) for name in names)

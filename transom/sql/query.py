@@ -199,6 +199,16 @@ class Query:
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
 
     @property
+    def streams(self) -> tuple[str, ...]:
+        """The stream that it reads."""
+        return (self.stream,)
+
+    @property
+    def selected(self) -> tuple[tuple[str, bool], ...]:
+        """The names of its items, and whether each is a group column."""
+        return tuple((item.name, item.is_key) for item in self.items)
+
+    @property
     def is_on_demand(self) -> bool:
         """Whether the query has no SLIDE: it emits no results, and lookups answer it."""
         return False

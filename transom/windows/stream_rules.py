@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transom.elements import Clock, ClockKind
-from transom.overload.settings import Overload
+from transom.elements import Clock, ClockKind, Overload
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from transom.ondemand.structures.prefix_sums import PrefixSums
 from transom.ondemand.structures.runs import Run, Structure, TupleBatch
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.tiers import RunTiers
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 
 FLOAT, INT, LONG, TEXT = pa.float64(), pa.int32(), pa.int64(), pa.string()
 MONEY = pa.decimal128(12, 2)

@@ -13,7 +13,7 @@ from transom.aggregates.accumulators import Extreme
 from transom.ondemand.structures.grouped_ordered_sharing import GroupedOrderedSharing
 from transom.ondemand.structures.runs import Run, TupleBatch
 from transom.ondemand.structures.tiers import RunTiers
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 
 TYPES: dict[str, pa.DataType] = {
     "doubles": pa.float64(),

@@ -16,7 +16,7 @@ from transom.ondemand.structures.build_runs import sorted_run
 from transom.ondemand.structures.exact_structure import exact_structure
 from transom.ondemand.structures.runs import Run, Structure, TupleBatch, first_not_below
 from transom.ondemand.structures.timegram import TimeGram
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 
 FLOAT, LONG, MONEY, TEXT = pa.float64(), pa.int64(), pa.decimal128(12, 2), pa.string()
 ALWAYS = -(10**12)

@@ -12,7 +12,7 @@ from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import lift_where_numeric
 from transom.columns.arrays import Ints
 from transom.ondemand.structures.runs import GroupAnswers, Run
-from transom.ondemand.structures.values import ValueStructure
+from transom.ondemand.structures.value_structures import ValueStructure
 from transom.ondemand.structures.window_entries import (
     combine_states,
     concatenate_arrays,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import ExactStore
 from transom.columns.arrays import Ints
 from transom.ondemand.structures.runs import GroupAnswers, Run
-from transom.ondemand.structures.values import ValueStructure
+from transom.ondemand.structures.value_structures import ValueStructure
 from transom.ondemand.structures.window_entries import entries_since, running_totals
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from transom.columns.groups import group
 from transom.durations import HOUR, format_instant
-from transom.elements import Clock, ClockKind, Summary
+from transom.elements import Clock, ClockKind, Overload, Summary
 from transom.estimates import Accuracy
-from transom.overload.settings import Overload
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Membership
 from transom.plan.explain.early_text import emit_text

@@ -19,7 +19,7 @@ from transom.ondemand.structures.prefix_sums import PrefixSums
 from transom.ondemand.structures.runs import Structure
 from transom.ondemand.structures.staircase import Staircase
 from transom.ondemand.structures.timegram import TimeGram
-from transom.ondemand.structures.values import RawTuples
+from transom.ondemand.structures.value_structures import RawTuples
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.explain.element_text import call_text, having_text, instant, length_text
 from transom.plan.explain.records import Answered, LookupPlan, StorePlan, StoreReader, StoreSetPlan

@@ -12,10 +12,10 @@ from transom.durations import format_duration
 from transom.elements import Summary
 from transom.errors import SQLError
 from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
-from transom.sql.binding.guides import Equality, Guides, find_guides
 from transom.sql.binding.joins import conjuncts
 from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.preference_aggregates import bound_figure, is_aggregate
+from transom.sql.binding.preference_summaries import Equality, Guides, find_guides
 from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
 from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars

@@ -22,8 +22,8 @@ from tests.differential.cases import (
     some,
     stream,
 )
-from tests.differential.comparing import alike, oracle_answer, same_as_oracle
 from tests.differential.engine import SCALARS, PureEngine, Row, bound, presented
+from tests.differential.oracle_comparison import alike, oracle_answer, same_as_oracle
 from transom.kernel.aggregate import Outcome
 from transom.kernel.store_runs import fetched_runs
 from transom.ondemand.cache import LookupCache

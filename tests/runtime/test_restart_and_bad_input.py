@@ -1,4 +1,4 @@
-"""Starting again, and input that is not what it seems."""
+"""Restarts of an engine, and input that is not what it seems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lookups read: kept over restarts and faults, near and far, asked while batches go by."""
+"""Lookups after restarts and faults, on the driver and on executors, and while batches run."""
 
 from __future__ import annotations
 
