@@ -127,13 +127,20 @@ def test_late_rows_are_found_once_though_a_join_repeats_them(
 ) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
     engine.table("tags", [{"site": 2, "tag": "a"}, {"site": 2, "tag": "b"}])
-    engine.register(f"SELECT tag, count(*) AS n FROM bids {WINDOW} JOIN tags USING (site) GROUP BY tag")
-    engine.register(f"SELECT count(*) AS n FROM bids {WINDOW} WHERE site = 1")
+    tagged = engine.register(
+        f"SELECT tag, count(*) AS n FROM bids {WINDOW} JOIN tags USING (site) GROUP BY tag"
+    )
+    first = engine.register(f"SELECT count(*) AS n FROM bids {WINDOW} WHERE site = 1")
     feed.push(bids((1, 1.0, "12:00"), (1, 1.0, "12:10")))
     engine.step()
     feed.push(bids((1, 5.0, "12:00"), (2, 6.0, "12:00"), (3, 7.0, "12:00"), (2, 8.0, "12:10")))
     engine.step()
-    assert sorted(engine.late("bids")["price"].to_pylist()) == [5.0, 6.0]
+    late = {row["price"]: row["missed_by"] for row in engine.late("bids").to_pylist()}
+    assert late == {5.0: [first.name], 6.0: [tagged.name]} and engine.late("bids").num_rows == 2
+    assert (tagged.account.late, first.account.late) == (2, 1), (
+        "the join repeats the row in the account of its query"
+    )
+    assert tagged.late(rows=True).num_rows == 1 and engine.progress().unaccounted == 0
     assert accounted(engine) == {"rows": 6, "counted": 3, "unwanted": 1, "late": 2, "rejected": 0}
 
 

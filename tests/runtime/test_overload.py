@@ -36,7 +36,6 @@ from transom.runtime.emit import Emitter
 from transom.runtime.options import stream_rules
 from transom.runtime.outputs import Outputs
 from transom.runtime.write_ahead_log import BatchLog
-from transom.state.state import State
 from transom.storage.file_store import Store
 
 BURST = [(i % 3, float(i), f"12:01:10.{i:02d}") for i in range(20)]
@@ -267,7 +266,7 @@ def test_a_budget_of_time_follows_the_pace_of_batches(make_engine: EngineFactory
     stream = Stream("bids", columns, rules, FeedSource(backend, store, "bids", columns))
     sideline = Sideline(backend, store, StaticTables(store, backend))
     assert sideline.budget(stream) is None
-    sideline.resume(State(), {"bids": [(1000, 1.0), (5000, 1.0), (10, 1.0)]})
+    sideline.resume({"bids": [(1000, 1.0), (5000, 1.0), (10, 1.0)]})
     assert sideline.budget(stream) == 10_000
 
 
