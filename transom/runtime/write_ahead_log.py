@@ -73,6 +73,10 @@ class BatchLog:
             self.store.delete(_log_file(old))
         return len(packed)
 
+    def rewrite(self, state: State, record: CommitRecord) -> None:
+        """Write the last committed state again, with another record."""
+        self.store.write(_state_file(state.batch_id), snapshot.dumps(state, record, self.runs))
+
     def discard(self, names: Iterable[str], batch_id: int) -> None:
         """Delete files that the state after a batch does not need, once the batch after it is committed."""
         self._obsolete += [(batch_id, name) for name in names]
