@@ -331,6 +331,6 @@ def test_nothing_is_remembered_of_previews_that_left(make_engine: EngineFactory,
     assert service.query(name).results
     service.end_preview(name)
     service.engine.step()
-    assert not service.catalog._descriptions
+    assert not service.catalog.descriptions
     assert not service.history.results
     assert not service.history.last
