@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -203,7 +205,8 @@ CLAUSES = {order: f"{PER_SITE} {COUNTED.format(order)} * price" for order in ("d
 def chosen(engine: transom.Engine, place: Path) -> Any:
     """What two batches counted and put aside."""
     state = committed(place)[0].stream("bids")
-    return [answers(engine.query(name).prod()) for name in CLAUSES], state.sidelined
+    chunks = [replace(chunk, name=re.sub(r"-\w+/", "/", chunk.name)) for chunk in state.sidelined]
+    return [answers(engine.query(name).prod()) for name in CLAUSES], chunks
 
 
 @pytest.fixture(scope="module")
