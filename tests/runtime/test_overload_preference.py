@@ -155,7 +155,9 @@ def test_rows_that_promise_nothing_to_a_weighted_choice_go_first(
 @pytest.mark.parametrize(
     "option", ["STRUCTURE time", "BUCKETS 4 BETWEEN 0 AND 20", "HISTOGRAM"], ids=["time", "between", "exact"]
 )
-def test_every_kind_of_summary_tells(make_engine: EngineFactory, tmp_path: Path, option: str) -> None:
+def test_every_kind_of_summary_chooses_the_rows_to_keep(
+    make_engine: EngineFactory, tmp_path: Path, option: str
+) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, overload="shed", budget=14)
     engine.execute(f"{SUMMARY} AND {option}")
     query = engine.register(f"{PER_SITE} {COUNTED.format('desc')}")
@@ -167,7 +169,7 @@ def test_every_kind_of_summary_tells(make_engine: EngineFactory, tmp_path: Path,
     assert counts(query) == {15: 1, 1: 12}
 
 
-def test_rows_aside_come_in_again_and_everything_comes_out(
+def test_sidelined_rows_are_processed_later_and_all_results_are_emitted(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feed = overloaded_engine(make_engine, tmp_path, overload="sideline")
