@@ -22,9 +22,9 @@ def bars(tables: Tables) -> list[Bar]:
 
 def _joins(tables: Tables) -> Iterator[Bar]:
     at = f"at a {BUDGET} % budget"
-    yield from _ratio_bars(f"desc: output against SHJ, {at}", tables["sliding"], "output_percent", least=1.5)
-    yield from _ratio_bars(f"weighted: Hist-MSE against SHJ, {at}", tables["faithful"], "hist_mse", most=0.5)
-    yield from _ratio_bars(
+    yield from ratio_bars(f"desc: output against SHJ, {at}", tables["sliding"], "output_percent", least=1.5)
+    yield from ratio_bars(f"weighted: Hist-MSE against SHJ, {at}", tables["faithful"], "hist_mse", most=0.5)
+    yield from ratio_bars(
         f"weighted: output against SHJ, {at}", tables["faithful"], "output_percent", least=1
     )
     for budget in (RARE, BUDGET):
@@ -33,7 +33,7 @@ def _joins(tables: Tables) -> Iterator[Bar]:
             rows = [row for row in tables["rare"] if row["system"] == system]
             what = f"{name}: outliers in the output, at a {budget} % budget"
             yield from _values(what, rows, "outlier_percent", budget=budget, **bound)
-    yield from _ratio_bars(
+    yield from ratio_bars(
         f"whole stream, fade 0.8: age against SHJ, {at}", tables["whole"], "mean_age_s", most=0.5
     )
 
@@ -41,21 +41,21 @@ def _joins(tables: Tables) -> Iterator[Bar]:
 def _selections(tables: Tables) -> Iterator[Bar]:
     at = f"at a {BUDGET} % budget"
     what = f"selection, 100 queries: output against simple, {at}"
-    yield from _ratio_bars(what, tables["selection"], "output_percent", least=1.33)
+    yield from ratio_bars(what, tables["selection"], "output_percent", least=1.33)
     what = "selection, 100 queries: output against simple with as many more looks as the guide"
-    yield from _ratio_bars(what, tables["selection"], "output_percent", against="simple, more looks")
+    yield from ratio_bars(what, tables["selection"], "output_percent", against="simple, more looks")
     crowd = [row for row in tables["queries"] if row["queries"] in OVERLOADED]
     what = "selection, 100 to 200 queries, overloaded: output against simple"
-    yield from _ratio_bars(what, crowd, "output_percent", budget=None, least=1.33)
+    yield from ratio_bars(what, crowd, "output_percent", budget=None, least=1.33)
     for column in ("avg", "sum"):
         what = f"{column.upper()}: mean square error against simple, {at}"
-        yield from _ratio_bars(what, tables["aggregates"], f"{column}_mse", most=0.5)
+        yield from ratio_bars(what, tables["aggregates"], f"{column}_mse", most=0.5)
     for column, what in (
         ("avg_both_mse", "AVG, where both found something"),
         ("sum_scaled_mse", "SUM, the simple one scaled up"),
     ):
         what = f"{what}: mean square error against simple, {at}"
-        yield from _ratio_bars(what, tables["aggregates"], column, most=0.5)
+        yield from ratio_bars(what, tables["aggregates"], column, most=0.5)
 
 
 def _engine(tables: Tables) -> Iterator[Bar]:
@@ -83,7 +83,7 @@ def _auto_against_best(rows: Sequence[Row]) -> list[float]:
     return [auto / most if most else 1.0 for auto, most in best]
 
 
-def _ratio_bars(
+def ratio_bars(
     what: str,
     rows: Sequence[Row],
     column: str,

@@ -72,7 +72,7 @@ def test_more_combinations_than_64_bits_can_number_are_still_told_apart() -> Non
 
 def test_sorting_and_counting_give_the_same_codes() -> None:
     codes = np.random.default_rng(6).integers(0, 60_000, 500)
-    by_counting, by_sorting = groups._densify(codes, 60_000), groups._densify(codes, 2**40)
+    by_counting, by_sorting = groups.densify(codes, 60_000), groups.densify(codes, 2**40)
     assert by_counting[0].tolist() == by_sorting[0].tolist()
     assert by_counting[1] == by_sorting[1]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.columns.search import _buckets, count_at_or_below
+from transom.columns.search import count_at_or_below, rising_buckets
 
 FEW = 64  # buckets, so that few numbers are put into buckets, too, and share them
 WHOLE = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-300, 300), st.integers(-(2**20), 2**20))
@@ -48,7 +48,7 @@ def test_doubles_are_counted_as_by_a_binary_search(thresholds: list[float], numb
     ],
 )
 def test_buckets_rise_with_numbers(numbers: np.ndarray, is_exact: bool) -> None:
-    put = _buckets(numbers, numbers, FEW)
+    put = rising_buckets(numbers, numbers, FEW)
     assert put is not None
     of_thresholds, of_numbers, found = put
     assert found == is_exact

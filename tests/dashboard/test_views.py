@@ -7,11 +7,11 @@ import json
 import pytest
 
 from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
-from transom.dashboard.accuracy_view import AccuracyMonitor, _expectation_html, _scores_html
+from transom.dashboard.accuracy_view import AccuracyMonitor, expectation_html, scores_html
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
 from transom.dashboard.query_view import decisions_html, late_text, refresh_refusal
 from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
-from transom.dashboard.sharing_view import _stream, sharing_queries, total_work
+from transom.dashboard.sharing_view import sharing_queries, stream_html, total_work
 
 
 def test_a_query_says_how_many_rows_it_missed():
@@ -134,11 +134,11 @@ def test_the_queries_of_a_selection_share_with_each_other():
 
 
 def test_the_sharing_view_shows_what_is_shared_and_finds_a_query():
-    html, hits = _stream(planned(selection("a", "b"), selection("c")), [])
+    html, hits = stream_html(planned(selection("a", "b"), selection("c")), [])
     assert hits == 0 and "range of price" in html and "4 fragments" in html and "2 selections" in html
-    html, hits = _stream(planned(selection("a", "b"), selection("c")), ["c"])
+    html, hits = stream_html(planned(selection("a", "b"), selection("c")), ["c"])
     assert hits == 1 and ">c</a>" in html and ">a</a>" not in html
-    assert _stream(planned(selection("a")), ["nothing"]) == ("", 0)
+    assert stream_html(planned(selection("a")), ["nothing"]) == ("", 0)
 
 
 def test_work_is_summed_over_streams():
@@ -146,14 +146,14 @@ def test_work_is_summed_over_streams():
 
 
 def test_the_monitor_shows_past_and_expected_accuracy():
-    scores = _scores_html(accuracy())
+    scores = scores_html(accuracy())
     assert "95.0 %" in scores and "target 90 %" in scores
     item = accuracy().items[0]
-    assert "Expected accuracy of total: <b>90.0 %</b> projected, 80.0 % as received" in _expectation_html(
+    assert "Expected accuracy of total: <b>90.0 %</b> projected, 80.0 % as received" in expectation_html(
         item, 0.25
     )
-    assert "No result has been observed that early" in _expectation_html(item, 0.95)
-    assert "once windows have closed" in _expectation_html(None, 0.25)
+    assert "No result has been observed that early" in expectation_html(item, 0.95)
+    assert "once windows have closed" in expectation_html(None, 0.25)
 
 
 def test_a_new_setting_is_shown_before_the_engine_applies_it():

@@ -209,7 +209,7 @@ def test_an_aggregate_that_was_added_late_is_not_known_from_before() -> None:
     }
 
 
-def test_an_aggregate_that_nobody_wants_any_more_is_forgotten() -> None:
+def test_an_aggregate_that_no_query_wants_is_dropped() -> None:
     script = (
         Script().batch(1, join={"old": OLD, "a": LEAST}).batch(12, leave=("a",)).batch(25, join={"b": LEAST})
     )

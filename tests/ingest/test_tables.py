@@ -102,7 +102,7 @@ def test_keys_are_unique_or_not_and_nulls_do_not_count(make_engine: EngineFactor
     assert tables.is_unique("t", tables.snapshot("t", table.slice(2)), ("a",))
 
 
-def test_a_table_that_is_not_there_is_said(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_a_missing_table_is_reported(make_engine: EngineFactory, tmp_path: Path) -> None:
     tables = StaticTables(Store(str(tmp_path)), make_engine.backend)
     with pytest.raises(StateError, match="no table sites"):
         tables.columns("sites")

@@ -135,7 +135,7 @@ def test_slices_of_a_sheet_become_shards_of_selections_with_the_same_slots() -> 
 # --- rolling up ---
 
 
-def test_shards_of_different_families_are_rolled_up_by_who_asks() -> None:
+def test_shards_of_different_families_are_rolled_up_by_the_queries_that_read_them() -> None:
     other = Head((7, 9), ranges((0, 0, 1), (1, 0, 1), (0, 3, 4)), (TOTAL.id,))
     two = shard(other, (20, 30, 3, None, 1, 0.5), (20, 30, 0, "c", 1, 4.0))
     found = rolled([ONE, two], [TOTAL], [5, 7, 9], None)
@@ -155,7 +155,7 @@ def asked_by(found: Shard, home: int) -> dict[tuple[int, str | None], tuple[int,
     return {(cell[0], cell[3]): cell[4:] for cell in chosen}
 
 
-def test_what_nobody_needs_any_more_is_left_behind() -> None:
+def test_cells_that_no_query_needs_are_not_rolled_up() -> None:
     found = rolled([ONE], [TOTAL], [5], [10])
     assert found is not None
     assert [cell[:2] for cell in cells(found)] == [(10, 20)]

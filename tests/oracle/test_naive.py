@@ -105,7 +105,7 @@ def test_a_row_counts_in_those_of_its_windows_that_are_open() -> None:
     assert outcome.missed["q"] == {(-10, 10): 1}
 
 
-def test_rows_that_no_query_asked_for_are_counted_as_such() -> None:
+def test_rows_that_no_query_wants_are_counted_as_unwanted() -> None:
     asking = query(WindowSpec.ending(3, 10), where=Comparison(column("volume"), ">", 1))
     tuples = [(8, 1, 0, 5), (8, 1, 0, 1), (2, 1, 0, 5), (8, 1, 0, None)]
     outcome = run(asking, batch(*tuples, end_of_stream=True))

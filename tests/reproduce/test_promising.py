@@ -90,7 +90,7 @@ def test_a_bar_reports_the_worst_seed_of_each_kind_of_data() -> None:
         for data, seed, simple, guided in (("a", 0, 10, 20), ("a", 1, 10, 14), ("b", 0, 5, 15))
         for system, percent in (("simple", simple), ("promising", guided))
     ]
-    bars = list(promising_bars._ratio_bars("output", rows, "output_percent", least=1.5))
+    bars = list(promising_bars.ratio_bars("output", rows, "output_percent", least=1.5))
     assert [(bar.what, bar.measured, bar.met) for bar in bars] == [
         ("a: output", 1.4, False),
         ("b: output", 3.0, True),

@@ -67,7 +67,7 @@ def test_having_with_other_constants_is_told_together() -> None:
 
 
 @pytest.mark.parametrize("time", [-(2**63), 2**63 - 1, -(2**62), 2**62])
-def test_a_row_at_the_end_of_time_harms_nobody(time: int) -> None:
+def test_a_row_at_the_end_of_time_harms_no_query(time: int) -> None:
     query = compiled("SELECT count(*) AS n FROM bids [RANGE 7 SLIDE 5 WATTR seq]")
     names = {scalar.sql: "c" for scalar in query.query.scalars()}
     clock = query.query.clock

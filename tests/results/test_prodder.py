@@ -64,7 +64,7 @@ def test_a_paned_window_max_is_55_early_and_58_finally(strategy: Strategy) -> No
     ]
 
 
-def test_a_prod_for_a_group_tells_of_that_group() -> None:
+def test_a_prod_for_a_group_returns_that_group() -> None:
     engine = Pure({"q": BY_SENSOR, "all": SUM, "pinned": f"{SUM} WHERE sensor = 1"}, TRAFFIC)
     told = engine.batch(FIRST, [engine.prod(50, sensor=1)])
     assert [(name, row["v"]) for name, row in told] == [("q", 40), ("pinned", 40)]
@@ -117,19 +117,19 @@ def one(t: int) -> tuple[int, int, int, int]:
     return t, 1, 1, t
 
 
-def test_a_window_is_told_once_when_its_mark_is_passed() -> None:
+def test_a_window_is_emitted_once_when_its_mark_is_passed() -> None:
     engine = Pure({"q": emitting("AT 75% OF SLIDE")}, TRAFFIC, slack=0)
     told = [shown(engine.batch([one(t)])) for t in (1, 14, 15, 16, 19, 20, 36)]
     assert told == [[], [], [(20, 30, "early", 3)], [], [], [(20, 65, "final", 5)], [(40, 56, "early", 2)]]
 
 
-def test_several_marks_passed_at_once_are_told_once() -> None:
+def test_several_marks_passed_at_once_emit_one_result() -> None:
     engine = Pure({"q": emitting("AT 25%, 50%, 75% OF SLIDE")}, TRAFFIC, slack=0)
     told = [shown(engine.batch([one(t)])) for t in (5, 16, 17)]
     assert [len(each) for each in told] == [1, 1, 0]
 
 
-def test_sliding_windows_are_told_in_their_last_slide() -> None:
+def test_sliding_windows_are_emitted_in_their_last_slide() -> None:
     engine = Pure({"q": emitting("AT 50% OF SLIDE", 30, 10)}, TRAFFIC, slack=0)
     told = [
         end for t in range(0, 40, 5) for end, _, kind, _ in shown(engine.batch([one(t)])) if kind == "early"
@@ -137,7 +137,7 @@ def test_sliding_windows_are_told_in_their_last_slide() -> None:
     assert told == [10, 20, 30, 40]
 
 
-def test_a_window_that_waits_for_its_slack_is_told_past_its_end() -> None:
+def test_a_window_that_waits_for_its_slack_is_emitted_past_its_end() -> None:
     engine = Pure({"q": emitting("AT 100% OF SLIDE")}, TRAFFIC, slack=15)
     assert shown(engine.batch([one(3)])) == []
     assert shown(engine.batch([one(24)])) == [(20, 3, "early", 1)]
@@ -154,7 +154,7 @@ def test_every_so_much_time_all_open_windows_are_told_if_something_came() -> Non
     assert engine.batch(now=13 * second) == []
 
 
-def test_on_demand_only_prods_are_told_and_estimates_come_with_them() -> None:
+def test_on_demand_only_prods_return_results_with_estimates() -> None:
     engine = Pure({"q": emitting("ON DEMAND")}, TRAFFIC, slack=0)
     for t in range(0, 400, 2):
         assert all(row["kind"] == "final" for _, row in engine.batch([one(t)]))
@@ -276,7 +276,7 @@ def test_a_mark_costs_hundreds_of_queries_one_sweep(monkeypatch: pytest.MonkeyPa
     assert len([each for t in (3, 9, 12, 17) for each in engine.batch([one(t)])]) == 30
 
 
-def test_a_query_of_texts_alone_can_be_told_early() -> None:
+def test_a_query_of_texts_alone_can_be_emitted_early() -> None:
     text = (
         "SELECT sensor, max(code) AS v FROM s [RANGE 20 SLIDE 20] GROUP BY sensor EMIT EARLY AT 50% OF SLIDE"
     )

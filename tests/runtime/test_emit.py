@@ -131,7 +131,9 @@ def test_marks(
     assert early(query, "n", "batch") == expected
 
 
-def test_windows_past_their_end_are_told_while_they_wait(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_windows_past_their_end_are_emitted_while_they_wait(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     engine, feed = traffic(make_engine, tmp_path, slack=20, clock=SettableClock())
     query = engine.register("SELECT count(*) AS n FROM s [RANGE 10 SLIDE 10] EMIT EARLY ON DEMAND")
     feed.push([(1, 1, 0, 1), (25, 1, 0, 1)])
@@ -143,7 +145,7 @@ def test_windows_past_their_end_are_told_while_they_wait(make_engine: EngineFact
     assert told(query, "n") == [("early", 0, 10, 1), ("final", 0, 10, 2)]
 
 
-def test_a_prod_for_a_group_tells_that_group_only(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_a_prod_for_a_group_returns_that_group_only(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = traffic(make_engine, tmp_path)
     query = engine.register(
         "SELECT sensor, sum(volume) AS v FROM s [RANGE 50 SLIDE 50] GROUP BY sensor EMIT EARLY ON DEMAND"

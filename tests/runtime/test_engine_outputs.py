@@ -51,7 +51,7 @@ def test_a_subscriber_is_called_with_each_batches_new_results(
     assert len(heard) == 2 and query.results().num_rows == 3 and other.results().num_rows == 4
 
 
-def test_a_failing_subscriber_disturbs_nobody(
+def test_a_failing_subscriber_disturbs_no_other(
     make_engine: EngineFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
@@ -188,7 +188,7 @@ def test_lateness_is_per_window_and_query(make_engine: EngineFactory, tmp_path: 
     assert large.account == QueryAccount(rows=4, counted=2, unwanted=2)
 
 
-def test_rows_that_nobody_asked_for_are_not_late(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_rows_that_no_query_wants_are_not_late(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
     engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 5 minutes] WHERE price > 10")
     feed.push(bids((1, 11.0, "12:04:30"), (1, 11.0, "12:03:30"), (1, 9.0, "12:04:30"), (1, 1.0, "12:20")))
@@ -258,7 +258,7 @@ def test_rows_that_cannot_be_parsed_are_rejected(
 # --- progress, explain, retention ------------------------------------------------------------
 
 
-def test_progress_tells_how_the_engine_fares(
+def test_progress_reports_the_status_of_the_engine(
     make_engine: EngineFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, slack="1 minute")
@@ -282,7 +282,7 @@ def test_progress_tells_how_the_engine_fares(
     assert "batch 1" in caplog.text and "3 rows" in caplog.text and "1 rejected" in caplog.text
 
 
-def test_progress_tells_how_queries_share(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_progress_reports_how_queries_share(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, slack="1 minute")
     engine.register_all(
         {f"q{i}": f"{PER_MINUTE} WHERE price > {i // 2}" for i in range(4)}

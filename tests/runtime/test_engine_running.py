@@ -292,11 +292,11 @@ def test_two_engines_on_one_checkpoint_do_not_go_unnoticed(
 ) -> None:
     first, feed = bids_engine(make_engine, tmp_path)
     second, other = bids_engine(make_engine, tmp_path)
-    feed.push(bids((1, 1.0, "12:00:10")))
-    first.step()
     other.push(bids((1, 1.0, "12:00:20")))
+    second.step()
+    feed.push(bids((1, 1.0, "12:00:10")))
     with pytest.raises(transom.StateError, match="another engine"):
-        second.step()
+        first.step()
 
 
 # --- single batches --------------------------------------------------------------------------

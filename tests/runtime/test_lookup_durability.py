@@ -173,7 +173,7 @@ def test_a_lookup_whose_files_a_batch_lets_go_is_answered_from_that_batch(
     assert looked_up(query.lookup(), "sensor", "v") == [(91, 101, 1, 7)]
 
 
-def test_ordered_sharing_is_right_for_whoever_asks_while_batches_are_committed(
+def test_ordered_sharing_is_right_while_batches_are_committed(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feed = traffic(make_engine, tmp_path)

@@ -67,7 +67,7 @@ def test_a_lookup_answers_for_its_window_and_any_shorter_one(
     assert set(query.lookup()["complete"].to_pylist()) == {True}
 
 
-def test_queries_that_nobody_registered_are_answered_from_what_is_kept(
+def test_queries_that_are_not_registered_are_answered_from_existing_stores(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feed = traffic(make_engine, tmp_path)
@@ -211,7 +211,9 @@ def test_rows_come_late_for_lookups_only_when_they_are_older_than_all_that_is_ke
     assert (stream.rows, stream.counted, stream.late) == (4, 1, 3)
 
 
-def test_who_joins_late_is_told_what_is_complete(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_lookups_of_a_query_that_joins_late_report_whether_they_are_complete(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
     engine, feed = traffic(make_engine, tmp_path)
     engine.register("SELECT sum(volume) AS s FROM s [RANGE 20]")
     feed.push([(100, 1, 1, 1), (110, 1, 1, 2)])

@@ -176,7 +176,7 @@ def test_the_end_of_a_stream_waits_for_sidelined_rows(make_engine: EngineFactory
     assert accounted(engine)["late"] == 0
 
 
-def test_a_stream_told_to_end_takes_all_of_them_in(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_a_flush_processes_all_sidelined_rows(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, **SIDELINE)
     query = engine.register(PER_MINUTE)
     feed.push(bids(*FIRST))

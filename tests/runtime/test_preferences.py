@@ -207,7 +207,7 @@ def test_a_function_that_keeps_failing_suspends_its_query_only(
     engine.stop()
 
 
-def test_an_aggregate_is_told_again_only_when_it_has_changed(
+def test_an_aggregate_is_emitted_again_only_when_it_has_changed(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feeds = stores(make_engine, tmp_path)

@@ -178,7 +178,7 @@ def test_prods_too_early_and_too_late_harm_nothing(make_engine: EngineFactory, t
     assert told(query, "sensor", "v") == [("final", 0, 50, 1, 1), ("final", 50, 100, 1, 2)]
 
 
-def test_a_window_that_several_prods_of_a_batch_ask_for_is_told_once(
+def test_a_window_that_several_prods_of_a_batch_request_is_emitted_once(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
     engine, feed = traffic(make_engine, tmp_path)

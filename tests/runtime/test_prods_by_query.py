@@ -112,7 +112,7 @@ def test_a_query_whose_function_raises_when_prodded_is_not_told_and_the_others_a
     assert final(picky, "v") == [(0, 50, 1)] and final(plain, "v") == [(0, 50, 2)]
 
 
-def test_a_suspended_query_is_told_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_prods_return_nothing_of_a_suspended_query(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = traffic(make_engine, tmp_path, max_failures=1)
     engine.udf("hopeless", lambda x: x.no_such_thing, "int")
     lost = engine.register("SELECT sum(hopeless(volume)) AS v FROM s [RANGE 50 SLIDE 50]", name="lost")

@@ -13,7 +13,7 @@ from transom.errors import SettingError
 AT_HALF = "SELECT sum(volume) AS v FROM s [RANGE 40 SLIDE 40] EMIT EARLY AT 50% OF SLIDE"
 
 
-def test_a_tuned_query_tells_its_windows_at_the_new_point(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_a_tuned_query_emits_its_windows_at_the_new_point(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = traffic(make_engine, tmp_path, slack=0)
     query = engine.register(AT_HALF)
     feed.push([(10, 1, 0, 1), (20, 1, 0, 1)])

@@ -137,7 +137,7 @@ TOKENS = [
     ("signs that are not ASCII", {"Authorization": "Bearer \u00e4\u00e4"}, 401),
     ("the token as a cookie", {"Cookie": f"transom_session={TOKEN}"}, 401),
     ("a cookie of nonsense", {"Cookie": "transom_session=1.2.3; ;;=="}, 401),
-    ("a cookie that is over", {"Cookie": f"transom_session={login.Login(TOKEN, 1)._session(1)}"}, 401),
+    ("a cookie that is over", {"Cookie": f"transom_session={login.Login(TOKEN, 1).session(1)}"}, 401),
 ]
 
 
@@ -205,7 +205,7 @@ class TestSigningIn:
         assert ask("POST", "/login", headers, f"token={TOKEN}", token=TOKEN).status_code == 403
 
     def test_sessions_of_another_token_are_none(self) -> None:
-        other = login.Login("another-token-of-it", 1)._session(int(time.time()) + 100)
+        other = login.Login("another-token-of-it", 1).session(int(time.time()) + 100)
         assert ask(headers={"Cookie": f"transom_session={other}"}, token=TOKEN).status_code == 401
 
 

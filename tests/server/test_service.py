@@ -152,7 +152,7 @@ def test_limits(make_engine: EngineFactory, tmp_path: Path) -> None:
         service.results("q1", limit=0)
 
 
-def test_a_wrong_query_is_told_where(make_engine: EngineFactory, tmp_path: Path) -> None:
+def test_an_error_points_at_the_place_in_the_query(make_engine: EngineFactory, tmp_path: Path) -> None:
     service, _ = bids_service(make_engine, tmp_path)
     text = "SELECT sum(prise) AS s FROM bids [RANGE 1 minute SLIDE 1 minute]"
     for attempt in (service.check, service.register, service.preview):
@@ -331,6 +331,6 @@ def test_nothing_is_remembered_of_previews_that_left(make_engine: EngineFactory,
     assert service.query(name).results
     service.end_preview(name)
     service.engine.step()
-    assert not service.catalog._descriptions
+    assert not service.catalog.descriptions
     assert not service.history.results
     assert not service.history.last

@@ -51,7 +51,7 @@ def test_it_answers_before_there_is_an_engine() -> None:
         httpx.get(f"{http.url}/healthz")
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_that_is_taken_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SettingError, match=f"can't listen on 127.0.0.1:{port}: Address already in use"):

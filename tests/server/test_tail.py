@@ -109,7 +109,7 @@ def test_a_silent_tail_tells_now_and_then_that_all_is_well(
         assert next(line for line in lines if line.startswith(":")) == ": "
 
 
-def test_a_reader_who_never_reads_holds_nobody_up(
+def test_a_reader_that_never_reads_delays_no_other(
     make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, write = list[int](), events.results_event

@@ -202,6 +202,7 @@ class Backend(ABC):
     name: str
     scalars: Scalars
     parallelism: int  # how many tasks run at once
+    session: Any = None  # of the system that it computes with, for a program that uses that system too
 
     @property
     @abstractmethod

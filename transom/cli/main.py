@@ -19,6 +19,7 @@ import transom
 from transom.api.formats import PlanFormat
 from transom.cli import remote_options
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
+from transom.cli.repair_command import repair
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
 from transom.errors import SettingError, SQLError, TransomError
@@ -362,6 +363,7 @@ def demo(
     run_demo(queries, days, keep_running, master)
 
 
+app.command()(with_exit_codes(repair))
 for command in remote_options.COMMANDS:
     app.command()(with_exit_codes(command))
 

@@ -46,9 +46,9 @@ def group(columns: Sequence[pa.Array | NDArray[np.int64] | Encoded], rows: int) 
             (column.codes, column.size) if isinstance(column, Encoded) else _encode(column)
         )
         if size * column_size >= 2**62:
-            codes, size = _densify(codes, size)
+            codes, size = densify(codes, size)
         codes, size = codes * column_size + column_codes, size * column_size
-    codes, size = _densify(codes, size)
+    codes, size = densify(codes, size)
     firsts = np.empty(size, np.int64)
     firsts[codes[::-1]] = np.arange(rows - 1, -1, -1)
     return Groups(codes, firsts)
@@ -88,14 +88,14 @@ def _encode(column: pa.Array | NDArray[np.int64]) -> tuple[NDArray[np.int64], in
     if isinstance(column, np.ndarray):
         if len(column) and int(column.max()) - int(column.min()) >= 2**62:
             return _ranked(column)
-        return _densify(column - (column.min() if len(column) else 0), None)
+        return densify(column - (column.min() if len(column) else 0), None)
     if pa.types.is_nested(column.type):  # Arrow can't dictionary-encode these
         column = pa.array(map(repr, column.to_pylist()), pa.string())
     encoded = normalized(column).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(1, len(encoded.dictionary))
 
 
-def _densify(codes: NDArray[np.int64], size: int | None) -> tuple[NDArray[np.int64], int]:
+def densify(codes: NDArray[np.int64], size: int | None) -> tuple[NDArray[np.int64], int]:
     """Codes without gaps, in the same order: by counting while that is cheap, otherwise by sorting."""
     rows = len(codes)
     if rows == 0:

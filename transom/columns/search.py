@@ -23,7 +23,7 @@ def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: 
     >>> count_at_or_below(np.array([2, 5]), np.array([1, 2, 3, 7])).tolist()
     [0, 1, 1, 2]
     """
-    put = _buckets(thresholds, numbers, buckets) if len(numbers) > buckets // 2 else None
+    put = rising_buckets(thresholds, numbers, buckets) if len(numbers) > buckets // 2 else None
     if put is None:
         return np.searchsorted(thresholds, numbers, side="right")
     of_thresholds, of_numbers, is_exact = put
@@ -38,7 +38,9 @@ def count_at_or_below(thresholds: NDArray[Any], numbers: NDArray[Any], buckets: 
     return counted
 
 
-def _buckets(thresholds: NDArray[Any], numbers: NDArray[Any], count: int) -> tuple[Ints, Ints, bool] | None:
+def rising_buckets(
+    thresholds: NDArray[Any], numbers: NDArray[Any], count: int
+) -> tuple[Ints, Ints, bool] | None:
     """The buckets of both, and whether each holds one number only; None: buckets can't be used."""
     if not len(thresholds):
         return None

@@ -96,7 +96,7 @@ class AccuracyMonitor:
         self.follow(status)
         if accuracy is not None:
             self.accuracy = accuracy
-            self.scores.set(_scores_html(accuracy))
+            self.scores.set(scores_html(accuracy))
             self.count.set(f"{accuracy.total.pairs:,} now final" if accuracy.total.pairs else "")
         self._show_slider()
 
@@ -138,7 +138,7 @@ class AccuracyMonitor:
             origin = "" if aggressiveness is None else "from the query"
         value = "from the query" if aggressiveness is None else format_percent(aggressiveness, 0)
         self.setting.set(f'<b>Aggressiveness {esc(value)}</b> <span class="muted small">{origin}</span>')
-        self.note.set(_expectation_html(item, aggressiveness))
+        self.note.set(expectation_html(item, aggressiveness))
         set_attributes(self.reset_button, {"disabled": None if tuned else True})
         curve = item.curve if item else ()
         if (curve, aggressiveness) != self._shown_curve:
@@ -159,7 +159,8 @@ def _slider(aggressiveness: float | None) -> str:
     )
 
 
-def _expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) -> str:
+def expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) -> str:
+    """How accurate early results of an item are expected to be, as HTML."""
     if item is None:
         return "The expected accuracy appears once windows have closed."
     if aggressiveness is None:
@@ -176,7 +177,8 @@ def _expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) -
     )
 
 
-def _scores_html(accuracy: Accuracy) -> str:
+def scores_html(accuracy: Accuracy) -> str:
+    """How close early estimates came to final values, as HTML."""
     if not accuracy.total.pairs:
         text = "When a window closes, its early estimates are compared with its final values."
         return empty_state("none", "Nothing to compare yet", text, slim=True)

@@ -103,7 +103,7 @@ class SharingView(DashboardView):
             return
         self.saved.set(_savings_html(streams))
         words = self.search.casefold().split()
-        sections = [_stream(stream, words) for stream in streams]
+        sections = [stream_html(stream, words) for stream in streams]
         hits = sum(count for _, count in sections)
         self.count.set(counted(hits, "query matches", "queries match") if words else "")
         no_match = empty_state("lost", "No matches", "No query has all of these words in its name.")
@@ -159,7 +159,7 @@ def _matching(queries: Sequence[Plan], words: Sequence[str]) -> list[str]:
     return [name for name in names if all(word in name.casefold() for word in words)] if words else []
 
 
-def _stream(stream: Plan, words: Sequence[str]) -> tuple[str, int]:
+def stream_html(stream: Plan, words: Sequence[str]) -> tuple[str, int]:
     """The HTML of a stream's families and stores, and how many queries match the search."""
     parts, hits = [], 0
     families = [

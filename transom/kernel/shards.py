@@ -162,12 +162,7 @@ def _fine(cut: Progressions, times: Ints) -> tuple[Ints, Ints, Ints]:
         return np.searchsorted(edges, times, side="right"), starts, stops
     # The times are so scattered that listing all edges between them costs more than one step per progression.
     distinct, places = np.unique(times, return_inverse=True)
-    starts = np.full(len(distinct), np.iinfo(np.int64).min)
-    stops = np.full(len(distinct), np.iinfo(np.int64).max)
-    for base, step in zip(cut.bases, cut.steps, strict=True):
-        begin = distinct - (distinct - base) % step
-        np.maximum(starts, begin, out=starts)
-        np.minimum(stops, begin + step, out=stops)
+    starts, stops = cut.around(distinct)
     at, codes = np.unique(starts, return_inverse=True)
     return codes[places], at, stops[np.searchsorted(starts, at)]
 

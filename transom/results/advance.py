@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.table_columns import SELECTION, STOP
 from transom.elements import Clock
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
@@ -300,9 +301,9 @@ class _Work(Reading):
         if is_needed.all():
             return
         gone = np.flatnonzero(~is_needed)
-        homes, place = np.unique(sheet["selection"].to_numpy()[gone], return_inverse=True)
+        homes, place = np.unique(sheet[SELECTION].to_numpy()[gone], return_inverse=True)
         floors = np.full(len(homes), LOWEST)
-        np.maximum.at(floors, place, sheet["stop"].to_numpy()[gone])
+        np.maximum.at(floors, place, sheet[STOP].to_numpy()[gone])
         for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
             self._raise_floor(home, floor)
         if is_needed.any():

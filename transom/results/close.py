@@ -18,6 +18,7 @@ from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs, expand_runs
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group, sorted_distinct
+from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import lanes, one_array, regroup
@@ -188,9 +189,9 @@ class _Sheet:
 
     def __init__(self, layout: Layout, table: pa.Table, bounds: Ints):
         self.layout, self.table, self.bounds = layout, table, bounds
-        self.selections = one_array(table["selection"]).to_numpy()
-        self.starts = one_array(table["slice"]).to_numpy()
-        self.stops = one_array(table["stop"]).to_numpy()
+        self.selections = one_array(table[SELECTION]).to_numpy()
+        self.starts = one_array(table[SLICE]).to_numpy()
+        self.stops = one_array(table[STOP]).to_numpy()
 
     def runs(
         self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Ints
@@ -260,7 +261,7 @@ class _Sheet:
         at = pa.array(begin)
         columns = [pa.array(readers), pa.array(wids)]
         columns += [one_array(table[name]).take(at) for name in layout.key_names]
-        columns += combine_runs(CountRows(), [one_array(table["rows"])], (begin, end))
+        columns += combine_runs(CountRows(), [one_array(table[ROWS])], (begin, end))
         for i, accumulator in enumerate(layout.accumulators):
             states = [one_array(table[name]) for name in layout.columns(i)]
             columns += combine_runs(accumulator, states, (begin, end))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.columns.arrays import Ints
 from transom.columns.groups import group, sorted_distinct
-from transom.columns.table_columns import aggregate_column
+from transom.columns.table_columns import ROWS, aggregate_column
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
@@ -55,7 +55,7 @@ def lower_by_shape(
         queries = [asking[present[i]] for i in members]
         # A sheet has the states of all queries: only those that these queries read are copied.
         read = [name for names in places[present[members[0]]] for name in names]
-        rows = closed.select(list(dict.fromkeys(("wid", *layout.key_names, "rows", *read))))
+        rows = closed.select(list(dict.fromkeys(("wid", *layout.key_names, ROWS, *read))))
         table = lower_windows(
             layout, rows.take(pa.array(chosen)), queries, members_of_rows, places[present[members[0]]]
         )
@@ -86,7 +86,7 @@ def lower_windows(
         columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
     columns["window_start"] = pa.array(windows.start_of(specs, ends)).cast(bound.clock_type)
     columns["window_end"] = pa.array(ends).cast(bound.clock_type)
-    columns["rows"] = closed["rows"]
+    columns[ROWS] = closed[ROWS]
     return pa.table(columns)
 
 
@@ -97,7 +97,7 @@ def combine_parts(
     layout = Layout.of(query, query.slots)
     tables = []
     for own, table, places in parts:
-        columns = {name: table[name] for name in ("reader", "wid", *own.key_names, "rows")}
+        columns = {name: table[name] for name in ("reader", "wid", *own.key_names, ROWS)}
         for i, names in enumerate(places):
             columns |= {new: table[old] for new, old in zip(layout.columns(i), names, strict=True)}
         tables.append(pa.table(columns))

@@ -17,7 +17,7 @@ from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group
-from transom.columns.table_columns import groups_in
+from transom.columns.table_columns import ROWS, SLICE, STOP, groups_in
 from transom.elements import WindowSpec
 from transom.kernel.shards import Shard, together
 from transom.kernel.sheets import one_array
@@ -45,8 +45,8 @@ def close_shards(shards: Iterable[Shard], work: ShardWork) -> Iterator[LoweredPa
     table = shard_cells.table
     codes = group([one_array(table[name]) for name in groups_in(table.column_names)], len(table)).codes
     order = np.argsort(codes, kind="stable")
-    starts = one_array(table["slice"]).to_numpy()[order]
-    stops = one_array(table["stop"]).to_numpy()[order]
+    starts = one_array(table[SLICE]).to_numpy()[order]
+    stops = one_array(table[STOP]).to_numpy()[order]
     places = {key: i for i, key in enumerate(slots)}
     cells = ShardCells(table.take(pa.array(order)), codes[order], starts, stops, places)
     fragments = shard_cells.fragments[order]
@@ -122,7 +122,7 @@ class ShardCloser:
         runs, rows, heads = (firsts, np.r_[firsts[1:], len(at)]), pa.array(at), pa.array(at[firsts])
         columns = {"wid": pa.array(np.full(len(firsts), wid))}
         columns |= {name: cells.taken(name, heads) for name in self.layout.key_names}
-        columns["rows"] = combine_runs(CountRows(), [cells.taken("rows", rows)], runs)[0]
+        columns[ROWS] = combine_runs(CountRows(), [cells.taken(ROWS, rows)], runs)[0]
         for i, (key, slot) in enumerate(self.slots.items()):
             states = combine_runs(slot.accumulator, cells.states(key, slot, rows), runs)
             columns |= dict(zip(self.layout.columns(i), states, strict=True))
@@ -147,7 +147,7 @@ class ShardCloser:
         cells, at = self.cells, np.flatnonzero(self.mine)
         at = at[np.lexsort((self.starts[at], cells.codes[at]))]
         groups, rows = 1 + int(np.count_nonzero(np.diff(cells.codes[at]))), pa.array(at)
-        heads = ("stop", *self.layout.key_names, "rows")
+        heads = (STOP, *self.layout.key_names, ROWS)
         columns = [pa.array(np.full(len(at), self.home)), pa.array(self.starts[at])]
         columns += [cells.taken(name, rows) for name in heads]
         for key, slot in self.slots.items():

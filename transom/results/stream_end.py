@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.arrays import Ints
-from transom.columns.table_columns import SLICE, groups_in
+from transom.columns.table_columns import SELECTION, SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
@@ -26,9 +26,9 @@ def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[
     """By selection, the start of its last slice."""
     last_starts: dict[int, Ints] = {}
     for table in sheets:
-        homes, place = np.unique(table["selection"].to_numpy(), return_inverse=True)
+        homes, place = np.unique(table[SELECTION].to_numpy(), return_inverse=True)
         lasts = np.full(len(homes), LOWEST)
-        np.maximum.at(lasts, place, table["slice"].to_numpy())
+        np.maximum.at(lasts, place, table[SLICE].to_numpy())
         last_starts |= dict(zip(homes.tolist(), lasts[:, None], strict=True))
     for ref in shards:
         for home, slices in ref.held.items():

@@ -22,6 +22,7 @@ class Archive:
     def __init__(self, outputs: Outputs, result_batches: Iterable[ResultFiles]):
         self.outputs = outputs
         self.result_batches = list(result_batches)
+        self._dropped_prods: frozenset[str] = frozenset()  # directories that are deleted with a later commit
         self._lock = threading.Lock()
 
     def results(self, name: str, schema: pa.Schema, since: int) -> pa.Table:
@@ -33,6 +34,8 @@ class Archive:
             if batch_id in batches:
                 tables.append(self._read(name, schema, since, batches[batch_id]))
             for directory in prods.get(batch_id, ()):
+                if self._dropped_prods & {directory, directory.rpartition("/")[0]}:
+                    continue
                 tables.append(self.outputs.read_prods(identity(name, since), schema, directory))
         return pa.concat_tables(tables)
 
@@ -59,7 +62,8 @@ class Archive:
             old = {batch for batch in self.result_batches if is_old(batch.batch_id, batch.made)}
             if old:
                 self.result_batches = [batch for batch in self.result_batches if batch not in old]
-            return [*(results_of(batch.batch_id) for batch in old), *self.outputs.old_prods(is_old)]
+            self._dropped_prods = frozenset(self.outputs.old_prods(is_old))
+            return [*(results_of(batch.batch_id) for batch in old), *self._dropped_prods]
 
     def late(self, stream: Stream, since: Mapping[str, int] | None = None) -> pa.Table:
         """A stream's late rows up to the last committed batch, each with the queries that missed it.

@@ -137,7 +137,7 @@ class Engine:
     @property
     def spark(self) -> Any:
         """The Spark session that the engine runs in; only the Spark backend has one."""
-        session = getattr(self._backend, "spark", None)
+        session = self._backend.session
         if session is None:
             raise StateError(f"the {self._backend.name} backend has no Spark session")
         return session

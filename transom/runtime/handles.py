@@ -103,7 +103,7 @@ class QueryHandle:
         return self._access.delivery.subscribe(self.name, callback)
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
-        """Write this query's results, typed, with any Spark writer; files are written exactly once."""
+        """Write this query's results, typed, in a format that the backend writes; files are written exactly once."""
         self._check_pushed()
         self._access.delivery.sink(self.name, format, path, options)
 

@@ -48,7 +48,7 @@ class IngestedBatch:
 class Ingest:
     """Turns the rows of a batch into partial aggregates, and routes late and rejected rows to their outputs.
 
-    Pushed batches of at most `driver_rows` rows are aggregated on the driver, where they are.
+    Pushed batches of at most `Limits.pushed_rows` rows are aggregated on the driver, where they are.
     """
 
     def __init__(
@@ -61,11 +61,10 @@ class Ingest:
         max_failures: int,
         promising: Promising,
         sideline: Sideline,
-        driver_rows: int = 10_000,
     ):
         self.backend, self.tables, self.outputs, self.executors = backend, tables, outputs, executors
         self.planner, self.max_failures, self.promising = planner, max_failures, promising
-        self.sideline, self.driver_rows = sideline, driver_rows
+        self.sideline = sideline
 
     def process(
         self, intent: BatchIntent, stream: Stream, frame: Frame | None, registry: Registry, state: State
@@ -117,6 +116,7 @@ class Ingest:
     def _batch(
         self, intent: BatchIntent, stream: Stream, frame: Frame, registry: Registry, state: State
     ) -> DataBatch:
+        limits = self.planner.strategy.limits
         queries, on_demand = registry.reading(stream.name), registry.looking(stream.name)
         state = release_suspended(state, registry.compiled())
         return DataBatch(
@@ -128,12 +128,12 @@ class Ingest:
             self.planner.plan(state, queries),
             intent.clock,
             intent.tables,
-            on_driver=intent.reference.get("rows", self.driver_rows + 1) <= self.driver_rows,
+            on_driver=intent.reference.get("rows", limits.pushed_rows + 1) <= limits.pushed_rows,
             shelf=self.executors.shelf(state),
             most_groups=self.executors.most_groups,
             on_demand=on_demand,
             store_sets=self.planner.store_sets(stream.name, on_demand),
-            limits=self.planner.strategy.limits,
+            limits=limits,
         )
 
     def _run(

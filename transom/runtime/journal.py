@@ -27,7 +27,7 @@ from transom.runtime.loop import BatchLoop
 
 UNLIMITED = 1 << 30  # rows, for readers that set no limit
 MOST_ENTRIES = 10_000
-MOST_READ = 64  # queries query older results are cached
+MOST_READ = 64  # queries whose older results are cached
 QUERY_OVERHEAD = 600  # bytes that a query takes in an entry, beside its values
 DEEP = 64  # batches that are read back to show older results
 BEFORE_ANY = 1 << 62  # for a query that has not joined yet: it has no results
@@ -70,7 +70,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class JournalQuery:
-    """A query query results are read: its name, the batch that it joined with, and its schema."""
+    """A query whose results are read: its name, the batch that it joined with, and its schema."""
 
     name: str
     since: int

@@ -13,6 +13,7 @@ from transom.errors import SettingError, StateError
 from transom.ingest.sources import StreamingSource
 from transom.ingest.streams import Stream
 from transom.runtime.loop import BatchLoop
+from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
 
@@ -192,7 +193,7 @@ class Runner:
     def _start_streaming(self, available_now: bool) -> None:
         for stream in self.loop.declared.streams.values():
             if isinstance(stream.source, StreamingSource):
-                checkpoint = self.loop.store.path(f"spark/{stream.name}")
+                checkpoint = self.loop.store.path(streaming_checkpoint(stream.name))
                 stream.source.stream.start(self._handler(stream), checkpoint, available_now)
                 self._streaming[stream.name] = stream.source.stream
 

@@ -73,6 +73,10 @@ class BatchLog:
             self.store.delete(_log_file(old))
         return len(packed)
 
+    def rewrite(self, state: State, record: CommitRecord) -> None:
+        """Write the last committed state again, with another record."""
+        self.store.write(_state_file(state.batch_id), snapshot.dumps(state, record, self.runs))
+
     def discard(self, names: Iterable[str], batch_id: int) -> None:
         """Delete files that the state after a batch does not need, once the batch after it is committed."""
         self._obsolete += [(batch_id, name) for name in names]
@@ -122,7 +126,9 @@ class BatchLog:
         if intent is None:
             return False
         number = intent.reference.get("stream")
-        return number is None or not self.store.exists(f"spark/{intent.stream}/commits/{number}")
+        if number is None or intent.stream is None:
+            return True
+        return not self.store.exists(f"{streaming_checkpoint(intent.stream)}/commits/{number}")
 
     def _check_begun(self, batch_id: int) -> None:
         """Refuse a log that goes on after a state that is missing."""
@@ -138,6 +144,11 @@ def _numbers(store: Store, directory: str) -> Iterator[int]:
         if not number.isdigit():
             raise damaged(f"{directory}/{name}", "it is not a file of Transom's")
         yield int(number)
+
+
+def streaming_checkpoint(stream: str) -> str:
+    """The directory in which the system of a streaming source notes the batches that it committed."""
+    return f"streaming/{stream}"
 
 
 def _log_file(batch_id: int) -> str:

@@ -74,7 +74,7 @@ class Login:
         session = cookie_parser(headers.get("cookie", "")).get(COOKIE)
         return session is not None and self._is_session(session)
 
-    def _session(self, until: int) -> str:
+    def session(self, until: int) -> str:
         """A cookie's value: its expiry time, signed with the token."""
         signature = hmac.new(self._token.encode(), f"transom session {until}".encode(), hashlib.sha256)
         return f"{until}.{signature.hexdigest()}"
@@ -83,7 +83,7 @@ class Login:
         until = value.partition(".")[0]
         if not (until.isascii() and until.isdigit() and len(until) < 16):
             return False
-        return _equal(value, self._session(int(until))) and int(until) > time.time()
+        return _equal(value, self.session(int(until))) and int(until) > time.time()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer /login and /logout."""
@@ -117,7 +117,7 @@ class Login:
         answer = RedirectResponse(same_site_path(target), 303)
         answer.set_cookie(
             COOKIE,
-            self._session(int(time.time()) + SESSION_DAYS * 86_400),
+            self.session(int(time.time()) + SESSION_DAYS * 86_400),
             max_age=SESSION_DAYS * 86_400,
             httponly=True,
             samesite="strict",

@@ -20,7 +20,7 @@ class QueryCatalog:
 
     def __init__(self, engine: Engine, history: BatchHistory):
         self.engine, self.history = engine, history
-        self._descriptions: dict[tuple[str, str], QueryDescription] = {}  # by name and text
+        self.descriptions: dict[tuple[str, str], QueryDescription] = {}  # by name and text
 
     def handle(self, name: str) -> QueryHandle:
         """The engine's handle of a query."""
@@ -32,13 +32,13 @@ class QueryCatalog:
     def description(self, handle: QueryHandle) -> QueryDescription:
         """The properties of a query that do not change; computed once."""
         key = handle.name, handle.text
-        description = self._descriptions.get(key)
+        description = self.descriptions.get(key)
         if description is None:
             try:
                 bound = handle.bound
             except StateError:  # the batch that the query joins with has begun, but is not committed yet
                 bound = self.engine.check(handle.text)
-            description = self._descriptions[key] = describe(bound)
+            description = self.descriptions[key] = describe(bound)
         return description
 
     def status(self, handle: QueryHandle) -> QueryStatus:
@@ -77,8 +77,8 @@ class QueryCatalog:
     def forget(self, name: str) -> None:
         """Drop the cached description of a dropped query; another query may take its name."""
         self.history.forget(name)
-        for key in [key for key in list(self._descriptions) if key[0] == name]:
-            self._descriptions.pop(key, None)
+        for key in [key for key in list(self.descriptions) if key[0] == name]:
+            self.descriptions.pop(key, None)
 
 
 def _own_aggressiveness(handle: QueryHandle, description: QueryDescription) -> float | None:

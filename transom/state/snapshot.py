@@ -53,7 +53,7 @@ class RunShelf(Protocol):
 
 
 class EmbeddedRuns:
-    """KeyRuns that are stored in the snapshot itself."""
+    """Runs that are stored in the snapshot itself."""
 
     def __init__(self, parts: Parts | None = None):
         self.parts = dict(parts or {})

@@ -53,11 +53,11 @@ class Progressions:
         np.minimum.at(edges, self.owners, time - (time - self.bases) % self.steps + self.steps)
         return edges
 
-    def around(self, times: Ints, owner: int) -> tuple[Ints, Ints]:
-        """The start and the end of the slice of one owner that holds each time."""
+    def around(self, times: Ints, owner: int | None = None) -> tuple[Ints, Ints]:
+        """The last edge at or before each time and the first after it: of one owner, or of all together."""
         starts = np.full(len(times), np.iinfo(np.int64).min)
         stops = np.full(len(times), np.iinfo(np.int64).max)
-        for i in np.flatnonzero(self.owners == owner):
+        for i in range(len(self.owners)) if owner is None else np.flatnonzero(self.owners == owner):
             start = times - (times - self.bases[i]) % self.steps[i]
             np.maximum(starts, start, out=starts)
             np.minimum(stops, start + self.steps[i], out=stops)

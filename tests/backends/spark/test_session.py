@@ -55,14 +55,14 @@ def test_an_unfit_java_is_named_with_the_way_to_install_one(
         assert way in str(caught.value)
 
 
-def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SettingError, match="no java on the PATH"):
         check_java()
 
 
-def test_a_wrong_java_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_java_home_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SettingError, match="there is no bin/java in it"):
         check_java()

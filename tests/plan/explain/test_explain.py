@@ -208,7 +208,7 @@ def test_a_naive_query_keeps_every_tuple() -> None:
     assert "keep every tuple" in shown and shown.endswith("strategy naive, fragments families, state auto")
 
 
-def test_a_stream_that_nobody_reads() -> None:
+def test_a_stream_that_no_query_reads() -> None:
     known = Explained({"bids": StreamRules(SEQ, None), "other": StreamRules(SEQ, 5)}, State(), {})
     assert plan_text(gather(known)).splitlines() == [
         "stream bids: 0 queries, time seq",

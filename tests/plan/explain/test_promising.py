@@ -100,7 +100,7 @@ def test_before_the_first_batch_everything_waits() -> None:
     assert shown.count("holds nothing yet") == 2 and "probes made" not in shown
 
 
-def test_a_query_tells_where_its_budget_goes_and_what_came_of_it() -> None:
+def test_a_query_reports_how_it_spent_its_budget() -> None:
     expected = """\
         query pairs: join of store1 (summary one) and store2 (summary two)
           store1: where item < 5; the summary evaluates item < 5

@@ -151,7 +151,7 @@ def test_structures_are_spelled_as_in_a_query(using: Using, shown: str) -> None:
     assert structure_text(using, ClockKind.TIME) == shown
 
 
-def test_a_query_tells_with_whom_it_shares_which_stores() -> None:
+def test_a_query_reports_which_queries_share_its_stores() -> None:
     expected = """\
         query spread over s, on demand
           looked up for the last 50 of t, or for less
@@ -180,7 +180,7 @@ def test_a_store_that_was_opened_late_says_since_when_it_is_complete() -> None:
     assert query_text(explained(pure), "low").count("complete since") == 0
 
 
-def test_far_stores_are_told_by_their_files() -> None:
+def test_stores_on_executors_are_described_by_their_files() -> None:
     strategy = Strategy(place=Place.EXECUTORS)
     pure = Pure({"top": "SELECT k, max(v) AS m FROM s [RANGE 10] GROUP BY k"}, COLUMNS, strategy=strategy)
     files = ShardRef("runs/1", ((0, 7, 100), (3, 5, 80)), {0: ((0, 20),)})

@@ -30,7 +30,7 @@ class SparkBackend(Backend):
     name = "spark"
 
     def __init__(self, spark: SparkSession | None = None):
-        self.spark = spark if spark is not None else local_session()
+        self.spark = self.session = spark if spark is not None else local_session()
         ship(self.spark)
         self.scalars = SparkScalars(self.spark)
         self.parallelism = self.spark.sparkContext.defaultParallelism

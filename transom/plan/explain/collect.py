@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from transom.columns.groups import group
+from transom.columns.table_columns import SELECTION, SLICE
 from transom.durations import HOUR, format_instant
 from transom.elements import Clock, ClockKind, Overload, Summary
 from transom.estimates import Accuracy
@@ -281,9 +282,9 @@ def held_by_selection(state: State) -> dict[int, Holding]:
             Holding("executors", len(slices), None) if selection.on_executors else Holding("driver", 0, 0)
         )
     for sheet in state.sheets.values():
-        homes = sheet["selection"].to_numpy()
+        homes = sheet[SELECTION].to_numpy()
         counted = zip(*(part.tolist() for part in np.unique(homes, return_counts=True)), strict=True)
-        pairs = group([homes, sheet["slice"].to_numpy()], len(homes))
+        pairs = group([homes, sheet[SLICE].to_numpy()], len(homes))
         slices_of = Counter(homes[pairs.firsts].tolist())
         holdings |= {home: Holding("driver", slices_of[home], rows) for home, rows in counted}
     return holdings

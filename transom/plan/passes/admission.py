@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.arrays import Ints
+from transom.columns.table_columns import SLICE, STOP
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.sheets import combine, rows_of, without
 from transom.plan.compiled_query import CompiledQuery, Slot
@@ -117,7 +118,7 @@ def slices_held(state: SliceHolder, home: int) -> tuple[Ints, Ints]:
     if selection.sheet not in state.sheets:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows = rows_of(state.sheets[selection.sheet], home)
-    return rows["slice"].to_numpy(), rows["stop"].to_numpy()
+    return rows[SLICE].to_numpy(), rows[STOP].to_numpy()
 
 
 def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQuery]) -> State:
@@ -359,7 +360,7 @@ class _Change:
             layout = Layout.of(query, [readable[key] for key in selection.slots])
         rows = self._take(home, selection.sheet)
         assert rows is not None
-        self.moved[home] = layout, rows.set_column(1, "slice", pa.array(firsts))
+        self.moved[home] = layout, rows.set_column(1, SLICE, pa.array(firsts))
         return missed & cut
 
     def _slices(self, home: int) -> tuple[Ints, Ints] | None:
@@ -370,7 +371,7 @@ class _Change:
             rows = rows_of(sheet, home)
         else:
             return None
-        return rows["slice"].to_numpy(), rows["stop"].to_numpy()
+        return rows[SLICE].to_numpy(), rows[STOP].to_numpy()
 
     def _unseen_by_all(
         self, home: int, slot: Slot | None, living: Mapping[str, CompiledQuery]

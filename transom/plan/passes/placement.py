@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.table_columns import SELECTION
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
@@ -141,7 +142,7 @@ def _larger(
         return
     counts: dict[Group, int] = defaultdict(int)
     for table in filled:
-        homes, rows = np.unique(table["selection"].to_numpy(), return_counts=True)
+        homes, rows = np.unique(table[SELECTION].to_numpy(), return_counts=True)
         for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
             if home in groups:
                 counts[groups[home]] += count

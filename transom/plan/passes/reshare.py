@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from transom.columns.table_columns import ROWS
 from transom.kernel.sheets import rows_of
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import PlanContext
@@ -109,7 +110,7 @@ def _rate(state: State, homes: set[int]) -> float | None:
         starts, stops = slices_held(state, home)
         if sheet is None or not len(starts):
             continue
-        rows = rows_of(sheet, home)["rows"].to_numpy().sum()
+        rows = rows_of(sheet, home)[ROWS].to_numpy().sum()
         rates.append(float(rows) / max(1, int(stops.max()) - int(starts.min())))
     return max(rates, default=None)
 

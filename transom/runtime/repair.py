@@ -1,0 +1,104 @@
+"""Repair of a checkpoint while no engine runs on it: what it holds, and what the next engine leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from transom.elements import Register, Summarize
+from transom.errors import StateError, near_miss
+from transom.runtime.registry import summary_key
+from transom.runtime.write_ahead_log import BatchLog
+from transom.state.batch_intent import BatchIntent
+from transom.state.commit_record import CommitRecord
+from transom.state.json_forms import encode_control
+from transom.state.state import State
+from transom.storage.file_store import Store
+from transom.storage.lease import Lease
+
+REASON = "suspended by transom repair"
+
+
+class Repair:
+    """A checkpoint: its last committed batch, and the batch that was begun after it, if there is one."""
+
+    def __init__(self, path: str):
+        self.store = Store(path)
+        if not self.store.list("state") and not self.store.list("log"):
+            raise StateError(f"{path} is not a checkpoint: it has neither a state nor a log")
+        self.log = BatchLog(self.store)
+        last = self.log.last()
+        self.state, self.record = last if last else (State(), CommitRecord())
+        self.pending: BatchIntent | None = self.log.intent(self.state.batch_id + 1)
+        self._owns = False
+
+    def lines(self) -> Iterator[str]:
+        """What the checkpoint holds, for people."""
+        yield f"last committed batch: {self.state.batch_id} ({self.record.backend} backend)"
+        for name, progress in self.record.sources.items():
+            yield f"source of {name}: {progress}"
+        for query in self.record.queries:
+            yield f"query {query.name}: {_state_text(query.suspended)}: {' '.join(query.text.split())}"
+        for summary in self.record.summaries:
+            yield f"summary {summary.name}: {_state_text(summary.suspended)}: {' '.join(summary.text.split())}"
+        rows = sum(sheet.num_rows for sheet in self.state.sheets.values())
+        yield f"state: {rows:,} slices, {len(self.state.stores):,} stores, {len(self.state.refs):,} files of executors"
+        if self.pending is None:
+            yield "no batch was begun"
+            return
+        of = f" of {self.pending.stream}" if self.pending.stream is not None else ""
+        yield f"begun batch: {self.pending.batch_id}{of}, {dict(self.pending.reference)}"
+        for i, element in enumerate(self.pending.control):
+            yield f"  control {i}: {encode_control(element)}"
+        for key, reason in self.pending.suspended.items():
+            yield f"  leaves out {key}: {reason}"
+
+    def suspend(self, name: str) -> None:
+        """Let a query or a summary take no part in batches until it is resumed."""
+        queries = {query.name for query in self.record.queries}
+        summaries = {summary.name for summary in self.record.summaries}
+        control = self.pending.control if self.pending is not None else ()
+        joining = {element.name for element in control if isinstance(element, Register | Summarize)}
+        known = queries | summaries | joining
+        if name not in known:
+            raise StateError(f"the checkpoint has no query or summary named {name}{near_miss(name, known)}")
+        self._own()
+        if name in queries | summaries:
+            marked = replace(
+                self.record,
+                queries=tuple(
+                    replace(query, suspended=REASON) if query.name == name else query
+                    for query in self.record.queries
+                ),
+                summaries=tuple(
+                    replace(summary, suspended=REASON) if summary.name == name else summary
+                    for summary in self.record.summaries
+                ),
+            )
+            self.record = marked
+            self.log.rewrite(self.state, marked)
+        if self.pending is not None:
+            key = summary_key(name) if name in summaries else name
+            self._begin(replace(self.pending, suspended={**self.pending.suspended, key: REASON}))
+
+    def skip(self, number: int) -> None:
+        """Take a control element out of the batch that was begun."""
+        if self.pending is None or not 0 <= number < len(self.pending.control):
+            raise StateError(f"the checkpoint has no begun batch with a control element {number}")
+        self._own()
+        control = self.pending.control
+        self._begin(replace(self.pending, control=(*control[:number], *control[number + 1 :])))
+
+    def _begin(self, intent: BatchIntent) -> None:
+        self.log.begin(intent)
+        self.pending = intent
+
+    def _own(self) -> None:
+        """Take the lease, so that an engine that still runs on the checkpoint stops."""
+        if not self._owns:
+            self.store.guarded = Lease(self.store).guarded
+            self._owns = True
+
+
+def _state_text(suspended: str | None) -> str:
+    return "active" if suspended is None else f"suspended ({suspended})"
