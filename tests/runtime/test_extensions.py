@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import transom
 from tests.aggregates.test_extension import PRODUCT
 from tests.engine_factory import EngineFactory
 from tests.plan.test_planner import warn_of_large
-from tests.runtime.engine_helpers import PER_SITE, answers, bids, bids_engine
+from tests.runtime.engine_helpers import BIDS, PER_SITE, answers, bids, bids_engine
 from transom.aggregates.table import register_aggregate, unregister_aggregate
+from transom.backends.base import Sink
+from transom.backends.local.backend import LocalBackend
 from transom.plan.context import Pass
 from transom.plan.passes import PASSES
 
 ROWS = bids((1, 2.0, "12:00:05"), (1, 3.0, "12:00:20"), (2, 5.0, "12:00:40"), (1, 7.0, "12:01:10"))
 LATER = bids((2, 1.0, "12:05:00"))
+CONTRIBUTING = Path(__file__).parents[2] / "docs/contributing.md"
 LONGER = PER_SITE.replace("2 minutes", "5 minutes")
 
 
@@ -66,3 +72,21 @@ def test_an_engine_runs_an_aggregate_of_the_program(make_engine: EngineFactory, 
         ("12:00", "12:02", 1, 42.0, 3), ("12:00", "12:02", 2, 5.0, 1),
         ("12:01", "12:03", 1, 7.0, 1),
     ]  # fmt: skip
+
+
+def test_an_engine_writes_to_the_sink_that_the_documentation_adds() -> None:
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    section = text[text.index("## Adding a sink") : text.index("## Adding a SQL clause")]
+    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"transom": transom, "Sink": Sink, "LocalBackend": LocalBackend}
+    exec(compile(code, CONTRIBUTING.name, "exec"), names)
+    tables: dict[int, Any] = {}
+    with names["engine"] as engine:
+        feed = engine.feed("bids", BIDS, time="ts")
+        query = engine.register(PER_SITE, "q")
+        query.sink("table", tables=tables)
+        feed.push(ROWS)
+        engine.step()
+        feed.push(LATER)
+        engine.step()
+        assert sum(table.num_rows for table in tables.values()) == query.results().num_rows > 0
