@@ -9,7 +9,9 @@ import pytest
 
 import transom
 from tests.engine_factory import EngineFactory
+from transom.backends.local.backend import LocalBackend
 from transom.backends.local.scalar_worker import ExpressionError, ScalarWorker
+from transom.backends.spark.failures import failure_text, is_external_failure
 from transom.backends.time_limit import interrupting
 from transom.errors import BatchError, DeadlineError
 from transom.runtime.loop import BatchLoop
@@ -80,3 +82,14 @@ def test_an_overdue_batch_is_reported(make_engine: EngineFactory) -> None:
     assert engine.overdue == pytest.approx(59, abs=5)
     with pytest.raises(transom.SettingError):
         make_engine(batch_deadline="soon")
+
+
+def test_a_cancelled_job_is_a_missed_deadline_whatever_it_failed_with() -> None:
+    try:
+        try:
+            raise OSError("Job 2 cancelled part of cancelled job group")
+        except OSError as error:
+            raise DeadlineError("it takes longer than the deadline of 8 s") from error
+    except DeadlineError as error:
+        assert failure_text(error) == "it takes longer than the deadline of 8 s"
+        assert not is_external_failure(error) and not LocalBackend().is_external(error)

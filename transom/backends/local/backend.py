@@ -29,7 +29,7 @@ from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
 from transom.backends.time_limit import interrupting
-from transom.errors import StateError
+from transom.errors import DeadlineError, StateError
 from transom.kernel.aggregate import BatchPlan
 
 
@@ -126,4 +126,5 @@ class LocalBackend(Backend):
         return " ".join(str(error).split("\n")[0].split())[:MAX_ERROR_TEXT] or type(error).__name__
 
     def is_external(self, error: BaseException) -> bool:
-        return any(isinstance(one, OSError | StateError) for one in error_chain(error))
+        is_late = isinstance(error, DeadlineError)
+        return not is_late and any(isinstance(one, OSError | StateError) for one in error_chain(error))

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from transom.backends.base import MAX_ERROR_TEXT, error_chain
 from transom.backends.spark.scalars import short_message
-from transom.errors import CheckpointError, StateError
+from transom.errors import CheckpointError, DeadlineError, StateError
 
 _STACK = re.compile(r"\s*\n\s*at [\w.$]+\(.*", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
@@ -23,6 +23,8 @@ _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk,
 
 def failure_text(error: BaseException) -> str:
     """What is wrong, in one line: the message of the innermost cause, without stack traces."""
+    if isinstance(error, DeadlineError):
+        return str(error)
     if isinstance(error, Py4JNetworkError) or _is_dead(error):
         return "Spark's JVM does not answer any more: it has ended"
     causes = list(_java_causes(error))
@@ -45,6 +47,8 @@ def checkpoint_failure(error: BaseException) -> CheckpointError | None:
 
 def is_external_failure(error: BaseException) -> bool:
     """Whether the source, the disk or the cluster is the cause, and no query can be."""
+    if isinstance(error, DeadlineError):  # a cancelled job fails in many ways
+        return False
     if any(isinstance(one, OSError | StateError | Py4JNetworkError) for one in error_chain(error)):
         return True
     if _is_dead(error):
