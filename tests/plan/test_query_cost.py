@@ -37,7 +37,7 @@ REFUSED = {
         "86,400,000 windows",
     ),
     "a range beyond 64 bits": (
-        "SELECT count(*) FROM s [RANGE 99999999999999999999999 seconds]",
+        "SELECT count(*) FROM s [RANGE 99999999999999999999999 seconds SLIDE 1 day]",
         "longest_window",
     ),
     "a range just below 64 bits": (

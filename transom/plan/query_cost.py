@@ -108,14 +108,14 @@ def _length_estimate(texts: Iterable[str]) -> Estimate:
 @_estimates.register
 def _(query: Query) -> Iterator[Estimate]:
     spec = query.window
-    longest = max(spec.range, spec.slide, abs(spec.phase))
-    yield Estimate(
-        "longest_window", longest, f"units of {query.clock.kind.value} in a window", "shorten the window"
-    )
     yield Estimate(
         "select_items", len(query.items), "columns in its results", "split it into several queries"
     )
-    if not query.is_on_demand:
+    if not query.is_on_demand:  # a lookup's window may be longer than all of time
+        longest = max(spec.range, spec.slide, abs(spec.phase))
+        yield Estimate(
+            "longest_window", longest, f"units of {query.clock.kind.value} in a window", "shorten the window"
+        )
         per_row = -(-spec.range // spec.slide)
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
