@@ -31,7 +31,7 @@ def one_window(
     feed.push([(*row, at("12:00:30")) for row in rows])
     engine.drain()
     table = query.results()
-    names = table.column_names[2:-6]
+    names = table.column_names[2:-7]
     return [tuple(row[name] for name in names) for row in table.to_pylist()]
 
 
