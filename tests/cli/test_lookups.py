@@ -24,7 +24,7 @@ LOOKUP = pa.table(
 )
 RESULTS = pa.table(
     {"window_start": [1], "window_end": [2], "n": [4], "kind": ["final"], "complete": [True], "rows": [4]}
-    | {"batch": [1], "made": [5], "latency": [0.5]}
+    | {"late": [0], "batch": [1], "made": [5], "latency": [0.5]}
 )
 
 

@@ -68,6 +68,7 @@ COLUMNS = [
     ("kind", "string", "system"),
     ("complete", "boolean", "system"),
     ("rows", "bigint", "system"),
+    ("late", "bigint", "system"),
     ("batch", "bigint", "system"),
     ("made", "timestamp", "system"),
     ("latency", "double", "system"),
@@ -109,7 +110,7 @@ def results(*counts: int, kind: str = "final") -> pa.Table:
     """Results of one window after the other."""
     minutes = [datetime(2013, 1, 1, 12, minute, tzinfo=UTC) for minute in range(len(counts) + 1)]
     windows = zip(minutes, minutes[1:], counts, strict=False)
-    rows = [(start, end, 1, n, kind, True, n, 1, end, 0.5) for start, end, n in windows]
+    rows = [(start, end, 1, n, kind, True, n, 0, 1, end, 0.5) for start, end, n in windows]
     schema = pa.schema([(name, arrow_type_of(words)) for name, words, _ in COLUMNS])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 

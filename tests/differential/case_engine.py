@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.differential.cases import BatchCase, Case
 from tests.differential.engine import Row, bound, key, presented, table_of
+from tests.differential.on_engine import keys_at
 from tests.differential.oracle_comparison import oracle_answer, same_as_oracle, same_early
 from tests.engine_factory import EngineFactory
 from transom.plan.limits import Limits
@@ -79,9 +80,13 @@ class CaseEngine:
                 (early if kind == "early" else final)[query].append(row)
         return final, early
 
-    def late(self) -> list[tuple[int, Any]]:
-        """The late rows, each with its batch."""
-        return [(row["batch"] - 1, key(row)) for row in presented(self.engine.late("s"))]
+    def late(self) -> list[tuple[int, Any, tuple[str, ...]]]:
+        """The late rows, each with its batch and the queries that missed it."""
+        late = []
+        for row in presented(self.engine.late("s")):
+            names = keys_at(self.case, row["batch"] - 1)
+            late.append((row["batch"] - 1, key(row), tuple(names[name] for name in row["missed_by"])))
+        return late
 
 
 def check_on_engine(

@@ -12,8 +12,8 @@ from transom.backends.local.backend import LocalBackend
 from transom.elements import Clock, ClockKind
 from transom.runtime.ingest import with_reason
 
-CLOSED = "all its windows are closed: watermark 100"
-OTHERWISE = "all its windows are closed by a punctuation, or because the stream was idle or ended"
+CLOSED = "a window that it belongs to is closed: watermark 100"
+OTHERWISE = "a window that it belongs to is closed by a punctuation, or because the stream was idle or ended"
 OLD = "it is older than all rows kept for lookups"
 
 
@@ -22,7 +22,7 @@ OLD = "it is older than all rows kept for lookups"
     [
         (True, False, 100, CLOSED),
         (True, False, None, OTHERWISE),
-        (True, True, 100, f"{CLOSED} and {OLD}"),
+        (True, True, 100, f"{CLOSED}, or {OLD}"),
         (False, True, 100, OLD),
         (False, True, None, OLD),
     ],

@@ -338,7 +338,8 @@ class IngestRun:
         candidates = branch.frame
         if bound is not None:
             candidates = candidates.filter(f"({self.time}) < {bound}")
-        projected = self._projected(branch, candidates, keep)
+        uncomputed = [name for name in keep if name not in branch.scalars]  # a branch computes its row ids
+        projected = self._projected(branch, candidates, uncomputed)
         if self.batch.on_driver:
             return self.backend.frame(with_missed(projected.to_table(few=True), branch.plan, keep))
         columns = candidates.columns
