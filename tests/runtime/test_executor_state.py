@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -303,3 +304,16 @@ def test_rows_of_files_give_the_oracles_answers(
 ) -> None:
     for number in range(seed + 50, seed + 53):
         check_on_files(case(Random(number)), make_engine, tmp_path / str(number), state="executors")
+
+
+def test_a_local_engine_leaves_the_program_s_garbage_collection_alone(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(tmp_path / "executors", state="executors")
+    feed = engine.feed("bids", BIDS, time="ts")
+    engine.register(f"SELECT site, count(*) AS n {SLIDING} GROUP BY site")
+    frozen = gc.get_freeze_count()
+    for batch in BATCHES:
+        feed.push(bids(*batch))
+        engine.step()
+    assert gc.get_freeze_count() == frozen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Iterator
 
@@ -22,7 +21,6 @@ def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
     """A task that packs the outcome of its rows, and writes the cells that executors keep."""
 
     def task(batches: RecordBatches) -> RecordBatches:
-        spare_collection()
         plan = shipped.plan()
         done: Outcome | None = None
         for table in in_large_tables(batches):
@@ -50,12 +48,6 @@ def late_task(shipped: ShippedPlan, keep: list[str]) -> Task:
             yield from with_missed(table, plan, keep).combine_chunks().to_batches()
 
     return task
-
-
-def spare_collection() -> None:
-    """Take what a worker has loaded out of Python's collections: Spark asks for one after every task."""
-    if not gc.get_freeze_count():
-        gc.freeze()
 
 
 def in_large_tables(batches: RecordBatches) -> Iterator[pa.Table]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
 import uuid
 from collections import OrderedDict
@@ -18,6 +20,7 @@ from transom.kernel.query_counts import QueryIndex
 LARGE = 256  # selections from which on a plan is worth a broadcast
 _KEPT = 4
 _unpacked: OrderedDict[str, Any] = OrderedDict()  # of this process: Spark uses its workers again
+_frozen: set[int] = set()  # the workers whose modules were frozen, by process id
 
 
 class Parcel:
@@ -42,10 +45,18 @@ class BroadcastPlan(ShippedPlan):
         self._plan, self._parcel = plan, parcel
 
     def plan(self) -> BatchPlan:
+        _freeze_modules()
         if self._parcel is None:
             return self._plan
         families, interests, index = self._parcel.content()
         return replace(self._plan, families=families, interests=interests, index=index)
+
+
+def _freeze_modules() -> None:
+    """Exempt a worker's modules from garbage collection, because Spark collects after every task."""
+    if os.getpid() not in _frozen:
+        gc.freeze()
+        _frozen.add(os.getpid())
 
 
 class PlanBroadcaster:
