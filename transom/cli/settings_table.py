@@ -102,7 +102,7 @@ ENGINE = (
         "how long results can be read back: a duration, or a number of batches",
         "for ever",
     ),
-    Setting("max_failures", "count", "suspend a query after so many failed batches in a row", "3"),
+    Setting("max_failures", "count", "suspend a query after this many failed batches in a row", "3"),
     Setting(
         "batch_deadline", "duration", "the longest time of a batch before a query is suspended", "any time"
     ),

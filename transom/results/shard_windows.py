@@ -169,8 +169,8 @@ class ShardCloser:
                     asking,
                     places,
                     unseen.__getitem__,
-                    lambda query, known=arrivals: known[query.name],  # type: ignore[misc]
-                    lambda names, known=late: [known[name] for name in names],  # type: ignore[misc]
+                    lambda query, by_name=arrivals: by_name[query.name],  # type: ignore[misc]
+                    lambda names, by_name=late: [by_name[name] for name in names],  # type: ignore[misc]
                     part.partial,
                 ):
                     yield lowered, steps

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import InputFiles
-from transom.backends.file_listing import unread_files
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.local.frame import LocalFrame, local_path
+from transom.backends.unread_files import unread_files
 from transom.errors import SettingError, SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.casts import cast

@@ -16,11 +16,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from transom.backends.base import InputFiles
 from transom.backends.expressions import quoted
-from transom.backends.file_listing import unread_files
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.types import schema_of, to_arrow
+from transom.backends.unread_files import unread_files
 from transom.errors import SettingError
 
 _FILE_STATUS = re.compile(

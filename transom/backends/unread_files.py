@@ -1,4 +1,4 @@
-"""The files of a path of this machine that were not read yet; only those are looked at closer than by name."""
+"""The files of a path on this machine that were not read yet. Only those are checked for size and age."""
 
 from __future__ import annotations
 
