@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-api test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test coverage test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,11 +20,11 @@ help: ## list the targets
 demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
-test: java $(READY) ## every test except those for the cluster and the browser (ARGS="-k slack" for some of them)
-	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup $(ARGS)
+test: java $(READY) ## every test except those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
+	@$(BIN)/python -m pytest -m "not cluster and not browser and not faults" -n 2 --dist loadgroup $(ARGS)
 
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
-	@$(BIN)/python -m pytest -m "not cluster and not browser" -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest -m "not cluster and not browser and not faults" -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
 
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
@@ -35,6 +35,9 @@ test-api: java $(READY) ## many generated requests against the API's description
 test-browser: java $(READY) ## the dashboard in a real Chromium, which is installed if it is missing
 	@scripts/install-browser
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
+
+test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
+	@$(BIN)/python -m pytest -m "faults and not cluster" -n 2 --dist loadgroup $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)

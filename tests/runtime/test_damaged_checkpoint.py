@@ -117,7 +117,7 @@ class Damage:
         return False
 
 
-@pytest.fixture(scope="module", params=["driver", "executors"])
+@pytest.fixture(scope="module", params=["driver", pytest.param("executors", marks=pytest.mark.faults)])
 def damage(
     request: pytest.FixtureRequest, make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory
 ) -> Damage:
@@ -158,6 +158,15 @@ def kind(file: str) -> str:
     return f"{top}/{name}" if name.startswith("_") else f"{top}{os.path.splitext(name)[1]}"
 
 
+def test_a_damaged_file_of_a_few_kinds_changes_no_answer(damage: Damage) -> None:
+    first = {kind(file): file for file in reversed(damage.files())}
+    last = {kind(file): file for file in damage.files()}
+    assert damage.check(first["results.arrow"], flip(0.4))
+    assert damage.check(last["sidelined.parquet"], truncate)
+    assert not damage.check(last["state.arrow"], remove)
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("how", [remove, truncate, flip(0.4)], ids=["removed", "truncated", "a flipped bit"])
 def test_a_damaged_file_of_any_kind_changes_no_answer(damage: Damage, how: Callable[[Path], None]) -> None:
     committed = ("results/", "late/", "rejected/")  # the last files there may be those of the begun batch
@@ -199,6 +208,7 @@ def test_files_that_the_backend_wrote_are_listed(damage: Damage, how: Callable[[
                 Store(copy).read(file)
 
 
+@pytest.mark.faults
 def test_a_damaged_last_state_is_replayed_from_the_one_before(
     damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:

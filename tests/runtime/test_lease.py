@@ -98,28 +98,39 @@ class Pause:
         return step
 
 
+@pytest.mark.faults
 def test_an_engine_that_wakes_at_any_step_changes_nothing(
     make_engine: EngineFactory, tmp_path: Path, undisturbed: dict[str, Any]
 ) -> None:
-    at, reached = 1, True
-    while reached:
-        program = Program(make_engine, tmp_path / str(at))
-        stale = program.start()
-        with pytest.MonkeyPatch.context() as patch:
+    at = 1
+    while wakes_at(Program(make_engine, tmp_path / str(at)), at, undisturbed):
+        at += 1
+    assert at > 11, "the steps of a batch"
 
-            def overtake(program: Program = program) -> None:
-                program.start().drain()
 
-            pause = Pause(patch, stale, at, overtake)
-            try:
-                stale.drain()
-            except transom.StateError as error:
-                assert "another engine has taken over this checkpoint: process" in str(error)
-            else:
-                assert not pause.paused, f"step {at} of a batch of an engine that another one replaced"
-        assert program.outcome() == undisturbed, f"woken at step {at}"
-        reached, at = pause.paused, at + 1
-    assert at > 12, "the steps of a batch"
+def test_an_engine_that_wakes_in_the_middle_of_a_batch_changes_nothing(
+    make_engine: EngineFactory, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    assert wakes_at(Program(make_engine, tmp_path), 6, undisturbed)
+
+
+def wakes_at(program: Program, at: int, undisturbed: dict[str, Any]) -> bool:
+    """Whether there is such a step; the engine that is paused there while another one overtakes it changes nothing."""
+
+    def overtake() -> None:
+        program.start().drain()
+
+    stale = program.start()
+    with pytest.MonkeyPatch.context() as patch:
+        pause = Pause(patch, stale, at, overtake)
+        try:
+            stale.drain()
+        except transom.StateError as error:
+            assert "another engine has taken over this checkpoint: process" in str(error)
+        else:
+            assert not pause.paused, f"step {at} of a batch of an engine that another one replaced"
+    assert program.outcome() == undisturbed, f"woken at step {at}"
+    return pause.paused
 
 
 def test_the_engine_before_stops_with_its_next_batch(make_engine: EngineFactory, tmp_path: Path) -> None:
