@@ -17,8 +17,8 @@ from tests.differential.oracle_comparison import check
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.columns.hashes import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation
+from transom.kernel.rows import Ranges
 from transom.kernel.shards import Head, Shard, Shelf, dealt, fetched, held, merged, rolled, spilled
-from transom.kernel.tuples import Ranges
 from transom.plan.compiled_query import Slot
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.sql.query import Scalar

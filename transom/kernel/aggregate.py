@@ -30,11 +30,10 @@ from transom.kernel.query_counts import (
     count_cells,
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
-from transom.kernel.rows import Rows
+from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
-from transom.kernel.tuples import FamilyTuples, RollUpCells, wanted_by
 from transom.plan.axis import Axis
 from transom.plan.families import Family
 from transom.plan.layout import Layout

@@ -25,7 +25,7 @@ from transom.aggregates.numeric import (
 )
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import sorted_distinct
-from transom.kernel.tuples import FamilyTuples, Ranges, leading_columns
+from transom.kernel.rows import FamilyTuples, Ranges, leading_columns
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import Layout

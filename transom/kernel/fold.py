@@ -17,7 +17,7 @@ from transom.aggregates.numeric import expand_runs
 from transom.columns.arrays import Ints
 from transom.columns.groups import each_row_alone, group
 from transom.kernel.dense_cells import dense
-from transom.kernel.tuples import FamilyTuples, leading_columns, wanted_by
+from transom.kernel.rows import FamilyTuples, leading_columns, wanted_by
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits

@@ -14,8 +14,7 @@ import numpy as np
 from transom.aggregates.numeric import lift_where_numeric
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Encoded, Groups, group
-from transom.kernel.rows import Rows, selection_key
-from transom.kernel.tuples import RollUpCells
+from transom.kernel.rows import RollUpCells, Rows, selection_key
 from transom.plan.axis import Axis
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family

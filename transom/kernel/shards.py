@@ -23,8 +23,8 @@ from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group
 from transom.columns.hashes import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
+from transom.kernel.rows import FamilyTuples, Ranges
 from transom.kernel.sheets import one_array
-from transom.kernel.tuples import FamilyTuples, Ranges
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import state_columns, with_slots
