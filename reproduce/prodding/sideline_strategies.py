@@ -108,7 +108,7 @@ class Sidelining:
         self.loop.end([STREAM])
         self.loop.control_batch()
         registry = self.loop.directory.registry
-        return self.loop.archive.results("q", result_schema(registry.query("q")), registry["q"].since)
+        return self.loop.outputs.results("q", result_schema(registry.query("q")), registry["q"].since)
 
     def _batch(self, rows: pa.Table, now: int) -> None:
         """Process a second's tuples, up to the budget, and prod the window that ends."""

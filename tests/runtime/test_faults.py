@@ -29,6 +29,7 @@ from transom.backends.base import Sink
 from transom.ingest.batch import IngestRun
 from transom.runtime import emit as emit_module
 from transom.runtime.outputs import Outputs, results_of
+from transom.runtime.row_outputs import RowOutputs
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -55,7 +56,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "committing the state": (Store, "write", writes("state/")),
     "writing results": (Store, "write", writes("results/")),
     "writing all results": (Outputs, "write_results", lambda outputs, place, *rest: place == results_of(2)),
-    "writing late and rejected rows": (Outputs, "write_rows", of_batch_two),
+    "writing late and rejected rows": (RowOutputs, "write", of_batch_two),
     "a sink": (Sink, "write", of_batch_two),
     "emit": (emit_module, "emit", lambda state, *rest: state.batch_id == 1),
     "the commit": (BatchLog, "commit", lambda log, state, record: state.batch_id == 2),

@@ -29,7 +29,7 @@ class Loop:
         self.lock = threading.RLock()
         self.state = SimpleNamespace(batch_id=0)
         self.followers: list[Callable[[Any], None]] = []
-        self.archive = self  # which holds the results of batches
+        self.outputs = self  # which holds the results of batches
         self.result_batches: list[ResultFiles] = []
         self.kept: dict[int, pa.Table] = {}
 

@@ -35,6 +35,7 @@ from transom.overload.sideline import Sideline
 from transom.runtime.emit import Emitter
 from transom.runtime.options import stream_rules
 from transom.runtime.outputs import Outputs
+from transom.runtime.row_outputs import RowOutputs
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -347,7 +348,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "choosing rows": (Sideline, "split"),
     "writing sidelined rows": (Sideline, "_write"),
     "ingest": (IngestRun, "process"),
-    "writing late rows": (Outputs, "write_rows"),
+    "writing late rows": (RowOutputs, "write"),
     "emit": (Emitter, "process"),
     "writing results": (Outputs, "write_results"),
     "the commit": (BatchLog, "commit"),

@@ -11,7 +11,7 @@ import transom
 from tests.engine_factory import EngineFactory, on_spark
 from transom.cli.build_engine import declare_pipeline
 from transom.cli.pipeline import read_pipeline
-from transom.runtime.outputs import as_json
+from transom.runtime.fixed_schema import as_json
 
 COUNT = "SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]"
 

@@ -13,8 +13,8 @@ from transom.errors import SettingError
 from transom.results.result_rows import Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import StoredResults, fixed_frame
+from transom.runtime.fixed_schema import fixed_rows
 from transom.runtime.loop import BatchLoop
-from transom.runtime.outputs import fixed_rows
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
@@ -94,10 +94,10 @@ class Delivery:
         if kept is None:
             return
         if self.in_batches:
-            old = self.loop.archive.drop_results(lambda made, at: made <= batch_id - kept)
+            old = self.loop.outputs.drop_results(lambda made, at: made <= batch_id - kept)
         else:
             oldest = self.loop.clock() - kept
-            old = self.loop.archive.drop_results(lambda made, at: at < oldest)
+            old = self.loop.outputs.drop_results(lambda made, at: at < oldest)
         self.loop.log.discard(old, batch_id)
 
 

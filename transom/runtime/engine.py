@@ -608,11 +608,11 @@ class Engine:
 
         Each is listed once, with the reason, the names of the queries that missed it (missed_by) and the batch.
         """
-        return self._loop.archive.late(self._access.stream(stream))
+        return self._loop.outputs.rows.late(self._access.stream(stream))
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
-        return self._loop.archive.rejected(self._access.stream(stream))
+        return self._loop.outputs.rows.rejected(self._access.stream(stream))
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with

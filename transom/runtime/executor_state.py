@@ -33,7 +33,8 @@ from transom.runtime.executor_tasks import (
     roll_task,
     write_task,
 )
-from transom.runtime.outputs import FIXED, own_rows
+from transom.runtime.fixed_schema import FIXED
+from transom.runtime.outputs import own_rows
 from transom.sql.bound_query import BoundQuery
 from transom.state.state import State
 from transom.storage.executor_files import PACKED, ExecutorFiles, directory_of, places_of, smaller, unpacked

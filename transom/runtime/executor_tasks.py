@@ -23,7 +23,8 @@ from transom.plan.compiled_query import Slot
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.runtime.outputs import QUERY_COLUMN, fixed_rows, own_rows, with_names
+from transom.runtime.fixed_schema import fixed_rows
+from transom.runtime.outputs import QUERY_COLUMN, own_rows, with_names
 from transom.sql.bound_query import BoundQuery
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
 from transom.storage.file_store import Store

@@ -68,7 +68,7 @@ class QueryHandle:
         query, since = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
-        return self._access.loop.archive.results(self.name, result_schema(query), since)
+        return self._access.loop.outputs.results(self.name, result_schema(query), since)
 
     def late(self, rows: bool = False) -> pa.Table:
         """The rows that this query missed, by window: window_start, window_end, late; the newest windows last.
@@ -88,7 +88,7 @@ class QueryHandle:
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
             )
         stream = self._access.stream(query.stream)
-        late = loop.archive.late(stream, {self.name: since})
+        late = loop.outputs.rows.late(stream, {self.name: since})
         return late.drop_columns([MISSED_BY])
 
     @property

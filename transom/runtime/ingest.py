@@ -143,11 +143,11 @@ class Ingest:
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             late = None if ingested.late is None else with_reason(ingested.late, batch)
-            self.outputs.write_rows("late", stream, intent.batch_id, late, batch.on_driver)
+            self.outputs.rows.write("late", stream, intent.batch_id, late, batch.on_driver)
             if late is not None:
                 groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
                 self.outputs.rows.write_late_queries(stream, groups)
-            self.outputs.write_rows("rejected", stream, intent.batch_id, ingested.rejected)
+            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
             )

@@ -221,10 +221,10 @@ class Journal:
         key = query.name, query.since, limit
         with self._lock:
             known, since = self._read.pop(key, (query.schema.empty_table(), query.since))
-        retained = (batch.batch_id for batch in self.loop.archive.result_batches)
+        retained = (batch.batch_id for batch in self.loop.outputs.result_batches)
         batches = [batch_id for batch_id in retained if since <= batch_id < until][-DEEP:]
         tables = (
-            self.loop.archive.batch_results(query.name, query.schema, query.since, batch_id)
+            self.loop.outputs.batch_results(query.name, query.schema, query.since, batch_id)
             for batch_id in batches
         )
         table = pa.concat_tables([known, *tables])
@@ -253,10 +253,10 @@ class Journal:
 
     def _stored(self, query: JournalQuery, since: int, until: int) -> Iterator[Part]:
         """Results of some batches under the checkpoint."""
-        retained = [batch.batch_id for batch in self.loop.archive.result_batches] if since < until else []
+        retained = [batch.batch_id for batch in self.loop.outputs.result_batches] if since < until else []
         for batch_id in retained:
             if max(since, query.since) <= batch_id < until:
-                table = self.loop.archive.batch_results(query.name, query.schema, query.since, batch_id)
+                table = self.loop.outputs.batch_results(query.name, query.schema, query.since, batch_id)
                 yield Part(Cursor(batch_id), Cursor(batch_id + 1), table)
 
 

@@ -32,7 +32,6 @@ from transom.promising.execution import Pace, Promising
 from transom.results.emit import BatchOutput, EmitContext
 from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
-from transom.runtime.archive import Archive
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.declarations import Declared
@@ -111,7 +110,7 @@ class BatchLoop:
         self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
         record.check_settings(naive, backend.name)
         self.planner.restore_decisions(record.decisions)
-        self.outputs.rows.resume(record.row_files)
+        self.outputs.resume(record)
         self.sideline.resume(record.paces)
         store.delete("glances")  # of an engine that died
         self.log.discard(self._strays(record), self.state.batch_id)
@@ -121,7 +120,6 @@ class BatchLoop:
             Registry(record.queries, naive, record.summaries),
             self.log.begun_after(self.state.batch_id),
         )
-        self.archive = Archive(self.outputs, record.result_batches)
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
         self.progress: dict[str, Any] = dict(record.sources)
         self.state_bytes = 0
@@ -558,7 +556,7 @@ class BatchLoop:
             stream.source.advance(intent.reference)
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
-        result_batches = self.archive.result_batches
+        result_batches = self.outputs.result_batches
         if made is not None:
             result_batches = [*result_batches, made]
         row_files = self.outputs.rows.after(intent.batch_id, intent.clock)
@@ -581,7 +579,7 @@ class BatchLoop:
         self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
-            self.progress, self.archive.result_batches = sources, result_batches
+            self.progress, self.outputs.result_batches = sources, result_batches
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
             known = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()

@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import math
+import threading
 import uuid
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import singledispatch
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.backends.base import Frame
-from transom.durations import format_instant
-from transom.elements import ClockKind
-from transom.results.result_rows import SYSTEM_COLUMNS, ResultBatch, Results
+from transom.errors import CheckpointError
+from transom.results.result_rows import ResultBatch, Results
+from transom.runtime.registry import identity
 from transom.runtime.row_outputs import RowOutputs
-from transom.sql.bound_query import BoundQuery
-from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query, free_name
-from transom.state.commit_record import ResultFiles
+from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.storage.file_store import Store
 from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
 QUERY_COLUMN = "transom_query"  # the column that says which query a result is of
-_INSTANT = pa.timestamp("us", tz="UTC")
-FIXED = pa.schema(
-    [
-        ("query", pa.string()),
-        ("window_start", _INSTANT),
-        ("window_end", _INSTANT),
-        ("window_from", pa.int64()),
-        ("window_to", pa.int64()),
-        *SYSTEM_COLUMNS,
-        ("keys", pa.string()),
-        ("values", pa.string()),
-    ]
-)
 
 
 class Outputs:
-    """Writes the outputs of a batch, and reads them back."""
+    """Writes the outputs of batches and the answers to prods, and reads back what is retained of them.
+
+    `result_batches` are the committed batches whose results are retained.
+    """
 
     def __init__(self, store: Store):
         self.store, self.rows = store, RowOutputs(store)
+        self.result_batches: list[ResultFiles] = []
+        self._dropped_prods: frozenset[str] = frozenset()  # directories that are deleted with a later commit
+        self._lock = threading.Lock()
+
+    def resume(self, record: CommitRecord) -> None:
+        """Continue with the outputs that a commit lists."""
+        self.result_batches = list(record.result_batches)
+        self.rows.resume(record.row_files)
+
+    # --- writing ---
 
     def clear_results(self, batch_id: int) -> None:
         """Delete the results that an earlier attempt at a batch left."""
@@ -69,16 +62,44 @@ class Outputs:
             return None
         return len(alike)
 
-    def read_results(self, identity: str, schema: pa.Schema, batch: ResultFiles) -> pa.Table:
-        """The results of a query in a batch; CheckpointError if files of the batch are missing."""
-        directory = results_of(batch.batch_id)
-        if batch.files is None:
-            files = sealed_files(self.store, directory)
-        else:
-            files = [_file(directory, i) for i in range(batch.files)]
-        return self._read_files(identity, schema, files)
+    # --- reading ---
 
-    def read_prods(self, identity: str, schema: pa.Schema, directory: str) -> pa.Table:
+    def results(self, name: str, schema: pa.Schema, since: int) -> pa.Table:
+        """A query's results and the answers to its prods, from the batch that it joined with, in order."""
+        batches = {batch.batch_id: batch for batch in self.result_batches if batch.batch_id >= since}
+        prods = {batch: answers for batch, answers in self._prod_directories().items() if batch >= since}
+        tables = [schema.empty_table()]
+        for batch_id in sorted({*batches, *prods}):
+            if batch_id in batches:
+                tables.append(self._batch_results(name, schema, since, batches[batch_id]))
+            for directory in prods.get(batch_id, ()):
+                if self._dropped_prods & {directory, directory.rpartition("/")[0]}:
+                    continue
+                tables.append(self._prod_results(identity(name, since), schema, directory))
+        return pa.concat_tables(tables)
+
+    def batch_results(self, name: str, schema: pa.Schema, since: int, batch_id: int) -> pa.Table:
+        """A query's results in one batch, without answers to prods; none if they are not retained any more."""
+        batches = self.result_batches
+        at = bisect_left(batches, batch_id, key=lambda batch: batch.batch_id)
+        if at == len(batches) or batches[at].batch_id != batch_id:
+            return schema.empty_table()
+        return self._batch_results(name, schema, since, batches[at])
+
+    def _batch_results(self, name: str, schema: pa.Schema, since: int, batch: ResultFiles) -> pa.Table:
+        directory = results_of(batch.batch_id)
+        try:
+            if batch.files is None:
+                files = sealed_files(self.store, directory)
+            else:
+                files = [_file(directory, i) for i in range(batch.files)]
+            return self._read_files(identity(name, since), schema, files)
+        except CheckpointError:
+            if batch in self.result_batches:
+                raise
+            return schema.empty_table()  # deleted meanwhile
+
+    def _prod_results(self, identity: str, schema: pa.Schema, directory: str) -> pa.Table:
         """The results of a query in an answer to a prod; none if the answer was deleted meanwhile."""
         files = [f"{directory}/{file}" for file in self.store.list(directory) if file != SEAL]
         try:
@@ -87,13 +108,13 @@ class Outputs:
             return schema.empty_table()
 
     def _read_files(self, identity: str, schema: pa.Schema, files: Sequence[str]) -> pa.Table:
-        found = [schema.empty_table()]
+        tables = [schema.empty_table()]
         for file in files:
             if parts := list(own_rows(self.store, file, identity, schema)):
-                found.append(pa.Table.from_batches(parts).cast(schema))
-        return pa.concat_tables(found)
+                tables.append(pa.Table.from_batches(parts).cast(schema))
+        return pa.concat_tables(tables)
 
-    def prod_directories(self) -> dict[int, list[str]]:
+    def _prod_directories(self) -> dict[int, list[str]]:
         """The directories of answers to prods, by the batch that they are as of, in order."""
         return {
             int(batch_id): [
@@ -102,17 +123,25 @@ class Outputs:
             for batch_id in self.store.list("prods")
         }
 
-    def old_prods(self, is_old: Callable[[int, int], bool]) -> Iterator[str]:
-        """Directories of old answers to prods, recognised by their batch and the time they were made."""
-        for batch_id, directories in self.prod_directories().items():
-            old = [one for one in directories if is_old(batch_id, int(one.rpartition("/")[2].split("-")[0]))]
-            yield from [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old
+    # --- retention ---
 
-    def write_rows(
-        self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool = False
-    ) -> None:
-        """Write a batch's late or rejected rows."""
-        self.rows.write(kind, stream, batch_id, rows, on_driver)
+    def drop_results(self, is_old: Callable[[int, int], bool]) -> list[str]:
+        """Forget the results of old batches, recognised by their number and the time they were made; the
+        directories that can be deleted once that is committed."""
+        with self._lock:
+            old = {batch for batch in self.result_batches if is_old(batch.batch_id, batch.made)}
+            if old:
+                self.result_batches = [batch for batch in self.result_batches if batch not in old]
+            self._dropped_prods = frozenset(self._old_prods(is_old))
+            return [*(results_of(batch.batch_id) for batch in old), *self._dropped_prods]
+
+    def _old_prods(self, is_old: Callable[[int, int], bool]) -> Iterator[str]:
+        """Directories of old answers to prods, recognised by their batch and the time they were made."""
+        for batch_id, directories in self._prod_directories().items():
+            old = [
+                path for path in directories if is_old(batch_id, int(path.rpartition("/")[2].split("-")[0]))
+            ]
+            yield from [f"prods/{batch_id:010d}"] if len(old) == len(directories) else old
 
 
 def _file(directory: str, number: int) -> str:
@@ -148,99 +177,3 @@ def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Itera
             mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity))
             if mine.num_rows:
                 yield mine.drop_columns([QUERY_COLUMN])
-
-
-def fixed_rows(results: Mapping[str, pa.Table], queries: Mapping[str, BoundQuery]) -> pa.Table:
-    """Results of any queries in the one schema that fits all: keys and values as JSON objects."""
-    rows: list[dict[str, Any]] = []
-    for name, table in results.items():
-        rows += _fixed(queries[name], name, table)
-    columns = {
-        field.name: pa.array([row[field.name] for row in rows], _storage(field.type)) for field in FIXED
-    }
-    return pa.table(
-        {name: column.cast(FIXED.field(name).type) for name, column in columns.items()}, schema=FIXED
-    )
-
-
-@singledispatch
-def _fixed(query: BoundQuery, name: str, table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of one query's results."""
-    raise TypeError(f"results of {type(query).__name__} have no fixed schema")
-
-
-@_fixed.register
-def _(query: Query, name: str, table: pa.Table) -> list[dict[str, Any]]:
-    """Results of a window query."""
-    rows: list[dict[str, Any]] = []
-    keys = [key for key, is_key in query.selected if is_key]
-    start, end, *columns = table.column_names
-    columns, system = columns[: -len(SYSTEM_COLUMNS)], columns[-len(SYSTEM_COLUMNS) :]
-    values = [name for name in columns if name not in keys]
-    kind, complete, count, late, batch_id, made, latency = system
-    is_time = query.clock.kind is ClockKind.TIME
-    bounds = {side: table[side].cast(pa.int64()).to_pylist() for side in (start, end)}
-    times = table[made].cast(pa.int64()).to_pylist()
-    for i, row in enumerate(table.to_pylist()):
-        low, high = bounds[start][i], bounds[end][i]
-        rows.append(
-            {
-                "query": name,
-                "window_start": low if is_time else None,
-                "window_end": high if is_time else None,
-                "window_from": low,
-                "window_to": high,
-                "kind": row[kind],
-                "complete": row[complete],
-                "rows": row[count],
-                "late": row[late],
-                "batch": row[batch_id],
-                "made": times[i],
-                "latency": row[latency],
-                "keys": as_json({key: row[key] for key in keys}),
-                "values": as_json({value: row[value] for value in values}),
-            }
-        )
-    return rows
-
-
-@_fixed.register
-def _(query: PreferenceQuery, name: str, table: pa.Table) -> list[dict[str, Any]]:
-    """Results of a query with a preference: they have no window, and are complete if nothing was skipped."""
-    values = [value for value, _ in query.selected]
-    system = {column: free_name(column, values) for column in ("batch", "made", "complete")}
-    made = table[system["made"]].cast(pa.int64()).to_pylist()
-    nothing = dict.fromkeys(
-        ("window_start", "window_end", "window_from", "window_to", "rows", "late", "latency"), None
-    )
-    return [
-        nothing
-        | {
-            "query": name,
-            "kind": "final",
-            "complete": row[system["complete"]],
-            "batch": row[system["batch"]],
-            "made": made[i],
-            "keys": "{}",
-            "values": as_json({value: row[value] for value in values}),
-        }
-        for i, row in enumerate(table.to_pylist())
-    ]
-
-
-def as_json(values: Mapping[str, Any]) -> str:
-    """A JSON object; numbers that JSON does not have are texts, as in Spark's `to_json`."""
-    strange = {name: repr(v) for name, v in values.items() if isinstance(v, float) and not math.isfinite(v)}
-    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    return json.dumps({**values, **{name: names[text] for name, text in strange.items()}}, default=plain_json)
-
-
-def plain_json(value: Any) -> Any:
-    """Values that JSON can't express: instants in ISO form, others as text."""
-    if isinstance(value, datetime):
-        return format_instant(pa.scalar(value, pa.timestamp("us")).value)
-    return str(value)
-
-
-def _storage(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_timestamp(kind) else kind

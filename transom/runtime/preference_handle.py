@@ -54,7 +54,7 @@ class PreferenceHandle(QueryHandle):
         left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
         query, since = self._bound_preference_query()
-        return self._access.loop.archive.results(self.name, preference_schema(query), since)
+        return self._access.loop.outputs.results(self.name, preference_schema(query), since)
 
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for

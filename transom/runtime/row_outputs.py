@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transom.backends.base import Frame
+from transom.backends.hidden_columns import TIME_TEXT
 from transom.columns.bit_columns import bit_matrix
 from transom.errors import CheckpointError
 from transom.ingest.late_rows import MISSED_BY
+from transom.ingest.streams import Stream
 from transom.state.commit_record import RowFiles
 from transom.storage.file_store import Store
 from transom.storage.framed_file import damaged
@@ -54,7 +56,9 @@ class RowOutputs:
         """Continue with the files that a commit lists."""
         self.committed = dict(committed)
 
-    def write(self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool) -> None:
+    def write(
+        self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool = False
+    ) -> None:
         """Write a batch's rows: here if they are on the driver, else by the backend."""
         where = f"{kind}/{stream}"
         if (before := self._written.pop(where, None)) is not None:  # of an attempt that failed
@@ -152,11 +156,12 @@ class RowOutputs:
         stored = json.loads(self.store.read(f"{part.directory}/{QUERIES_FILE}"))
         return {int(batch_id): stored["groups"][place] for batch_id, place in stored["batches"].items()}
 
-    def read_late(self, stream: str, schema: pa.Schema, since: Mapping[str, int] | None) -> pa.Table:
-        """The late rows of committed batches, each with the names of the queries that missed it.
+    def late(self, stream: Stream, since: Mapping[str, int] | None = None) -> pa.Table:
+        """A stream's late rows up to the last committed batch, each with the names of the queries that missed it.
 
         With `since`, only the rows that these queries missed, which joined with these batches.
         """
+        columns = [*stream.columns.items(), ("reason", pa.string()), (MISSED_BY, NAME_LISTS)]
 
         def with_names(part: RowFiles, table: pa.Table) -> pa.Table:
             groups = self._late_queries(part)
@@ -170,12 +175,20 @@ class RowOutputs:
             column = pa.chunked_array(names, NAME_LISTS)
             return table.set_column(table.schema.get_field_index(MISSED_BY), MISSED_BY, column)
 
-        found = self.read("late", stream, schema.append(pa.field(MISSED_BY, NAME_LISTS)), with_names)
+        late = self._read("late", stream.name, pa.schema(columns), with_names)
         if since is None:
-            return found
-        return found.filter(pc.greater(pc.list_value_length(found[MISSED_BY]), 0))
+            return late
+        return late.filter(pc.greater(pc.list_value_length(late[MISSED_BY]), 0))
 
-    def read(
+    def rejected(self, stream: Stream) -> pa.Table:
+        """A stream's rejected rows up to the last committed batch, with the text of what could not be parsed."""
+        read = dict(stream.source.columns)
+        text = {TIME_TEXT: pa.string()} if read[stream.rules.clock.attribute] == pa.string() else {}
+        columns = read | dict(stream.columns) | text
+        schema = pa.schema([*columns.items(), ("reason", pa.string())])
+        return self._read("rejected", stream.name, schema)
+
+    def _read(
         self,
         kind: str,
         stream: str,
@@ -194,7 +207,7 @@ class RowOutputs:
             except CheckpointError:
                 if part in self.committed.get(where, ()):
                     raise
-                return self.read(kind, stream, schema.remove(len(schema) - 1), decode)  # deleted meanwhile
+                return self._read(kind, stream, schema.remove(len(schema) - 1), decode)  # deleted meanwhile
             for table in tables:
                 columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
                 columns.append(self._with_batch(table, part)[_MERGED_BATCH])
