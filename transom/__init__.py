@@ -12,6 +12,7 @@ from transom.errors import (
     SQLError,
     StateError,
     TransomError,
+    WriteError,
 )
 from transom.plan.limits import Limits
 from transom.version import __version__
@@ -31,6 +32,7 @@ __all__ = [
     "SettingError",
     "StateError",
     "TransomError",
+    "WriteError",
     "__version__",
     "connect",
     "serving",

@@ -22,6 +22,10 @@ class CheckpointError(StateError):
     """A file of the checkpoint is damaged or missing, and nothing can take its place."""
 
 
+class WriteError(StateError):
+    """A file can't be written: the disk is full, broken or read-only. The batch is not committed, and runs again."""
+
+
 class BatchError(TransomError, RuntimeError):
     """A batch could not be processed; nothing of it was committed."""
 

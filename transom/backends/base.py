@@ -137,6 +137,8 @@ class Sink(ABC):
     path: str | None  # of a directory that holds a directory per batch, if it writes files
     guarded: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
     """A moment in which the engine owns its checkpoint, so that output may appear; raises if it does not."""
+    sync = False
+    """Whether `write` waits until local files are on disk."""
 
     @property
     def exactly_once(self) -> bool:

@@ -16,7 +16,7 @@ from transom.backends.hidden_columns import CORRUPT
 from transom.columns.table_columns import group_column
 from transom.errors import SettingError, StateError
 from transom.storage.file_store import Store
-from transom.storage.sealed_directory import is_sealed, seal, sealed_files
+from transom.storage.sealed_directory import is_sealed, seal, sealed_files, write_frame
 
 
 class StaticTables:
@@ -48,7 +48,7 @@ class StaticTables:
         directory = _directory(name, version)
         # Under a name of its own: the backend's writer is not stopped when another engine takes over.
         attempt = uuid.uuid4().hex
-        frame.write_parquet(self._store.path(f"{directory}/{attempt}"))
+        write_frame(self._store, f"{directory}/{attempt}", frame)
         seal(self._store, directory, attempt)
         return version
 

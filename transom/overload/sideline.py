@@ -29,7 +29,7 @@ from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State, StreamState
 from transom.storage.file_store import Store
-from transom.storage.sealed_directory import SEAL, seal, sealed_files
+from transom.storage.sealed_directory import SEAL, seal, sealed_files, write_frame
 
 log = logging.getLogger("transom")
 
@@ -195,7 +195,7 @@ class Sideline:
             return chunks
         columns = {f"c{i}": quoted(name) for i, name in enumerate(splitter.batch.columns)}
         numbered = sidelined.project(columns | {"chunk": CHUNK})
-        numbered.write_parquet(self.store.path(directory), partition_by="chunk")
+        write_frame(self.store, directory, numbered, partition_by="chunk")
         seal(self.store, directory)
         log.info("batch %d of %s: %d rows were sidelined", intent.batch_id, stream.name, chunk_rows(chunks))
         return chunks

@@ -39,7 +39,7 @@ class Delivery:
         sink = self.loop.backend.sink(
             format, dict(options) if path is None else {**options, "path": str(path)}
         )
-        sink.guarded = self.loop.store.guarded
+        sink.guarded, sink.sync = self.loop.store.guarded, self.loop.store.sync
         if sink.path is not None:
             self._check_path(sink.path)
         self._sinks.append((query, sink))

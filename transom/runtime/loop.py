@@ -47,6 +47,7 @@ from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.state import State
+from transom.storage.failpoints import failpoint
 from transom.storage.file_store import Store
 from transom.storage.lease import Lease
 
@@ -333,8 +334,10 @@ class BatchLoop:
         self.store.flush()  # the batch must be the same after a power failure: others see it from here on
         with self.store.guarded():
             pass  # an engine that another one has replaced delivers nothing
+        failpoint("delivery", "begin")
         for listener in list(self.listeners):
             listener(report)
+        failpoint("delivery", "end")
         watch.lap("delivery")
         if intent.stream is not None:
             rows = ingested.outcome.rows

@@ -29,7 +29,7 @@ from transom.ingest.streams import Stream
 from transom.state.commit_record import RowFiles
 from transom.storage.file_store import Store
 from transom.storage.framed_file import damaged
-from transom.storage.sealed_directory import seal, sealed_files
+from transom.storage.sealed_directory import seal, sealed_files, write_frame
 
 ROW_OUTPUTS = ("late", "rejected")
 BATCH_COLUMN = "batch"  # the column that says which batch a row came with
@@ -74,7 +74,7 @@ class RowOutputs:
             return
         # Under a name of its own: the backend's writer is not stopped when another engine takes over.
         directory = f"{where}/{batch_id:010d}-{uuid.uuid4().hex[:8]}"
-        rows.write_parquet(self.store.path(directory))
+        write_frame(self.store, directory, rows)
         self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
 
     def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:

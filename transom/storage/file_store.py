@@ -6,7 +6,7 @@ import os
 import posixpath
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,7 +17,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from transom.errors import CheckpointError, SettingError
+from transom.storage.failpoints import failpoint
 from transom.storage.framed_file import FramedWriter, content, damaged, missing
+from transom.storage.write_errors import writable
 
 # Names that are not there yet: a write ends by giving such a file its real name. Listings skip them.
 _UNFINISHED = ".unfinished"
@@ -131,12 +133,13 @@ class Store:
         Threads do it at the same time: file systems then bring several files to disk in one step.
         """
         unsynced, self._unsynced = self._unsynced, {}
-        if len(unsynced) < 2:
-            for path in unsynced:
-                _sync(path)
-            return
-        with ThreadPoolExecutor(min(len(unsynced), _SYNC_THREADS)) as threads:
-            list(threads.map(_sync, unsynced))
+        failpoint("flush", "begin")
+        try:
+            sync_paths(list(unsynced))
+        except BaseException:
+            self._unsynced = {**unsynced, **self._unsynced}
+            raise
+        failpoint("flush", "end")
 
     def _changed(self, *paths: str) -> None:
         if self.sync and self._is_local:
@@ -171,14 +174,18 @@ class Store:
         target = self._at(name)
         directory, base = posixpath.split(target)
         unfinished = f"{directory}/{base}.{uuid.uuid4().hex}{_UNFINISHED}"
-        self._make_directory(directory)
         try:
-            with self._created(unfinished) as file:
-                framed = FramedWriter(name, file)
-                yield framed
-                framed.finish()
-            with self.guarded():
-                self._fs.move(unfinished, target)
+            with writable(target):
+                failpoint(name, "create")
+                self._make_directory(directory)
+                with self._created(unfinished) as file:
+                    framed = FramedWriter(name, file)
+                    yield framed
+                    framed.finish()
+                failpoint(name, "rename")
+                with self.guarded():
+                    self._fs.move(unfinished, target)
+                failpoint(name, "renamed")
             self._changed(target, directory)
         except BaseException:
             with suppress(OSError):
@@ -207,11 +214,14 @@ class Store:
         info = self._fs.get_file_info(self._at(name))
         if info.type == fs.FileType.NotFound:
             return
-        with self.guarded():
-            if info.type == fs.FileType.Directory:
-                self._fs.delete_dir(info.path)
-            else:
-                self._fs.delete_file(info.path)
+        with writable(info.path):
+            failpoint(name, "delete")
+            with self.guarded():
+                if info.type == fs.FileType.Directory:
+                    self._fs.delete_dir(info.path)
+                else:
+                    self._fs.delete_file(info.path)
+            failpoint(name, "deleted")
 
     def _at(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
@@ -219,16 +229,27 @@ class Store:
         return posixpath.join(self._root, name) if name else self._root
 
 
+def sync_paths(paths: Sequence[str]) -> None:
+    """Wait until files and entries of directories are on disk."""
+    if len(paths) < 2:
+        for path in paths:
+            _sync(path)
+        return
+    with ThreadPoolExecutor(min(len(paths), _SYNC_THREADS)) as threads:
+        list(threads.map(_sync, paths))
+
+
 def _sync(path: str) -> None:
     """Wait until a file's bytes, or a directory's entries, are on disk."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:  # deleted since it was written
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with writable(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # deleted since it was written
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def packed_table(table: pa.Table, compression: str) -> pa.Buffer:

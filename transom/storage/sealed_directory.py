@@ -10,11 +10,22 @@ from __future__ import annotations
 import json
 import zlib
 
+from transom.backends.base import Frame
 from transom.errors import CheckpointError
+from transom.storage.failpoints import failpoint
 from transom.storage.file_store import Store
 from transom.storage.framed_file import damaged, missing
+from transom.storage.write_errors import writable
 
 SEAL = "_files.json"
+
+
+def write_frame(store: Store, directory: str, rows: Frame, partition_by: str | None = None) -> None:
+    """Let the backend write rows as Parquet files; `seal` makes the directory complete."""
+    with writable(store.path(directory)):
+        failpoint(directory, "write")
+        rows.write_parquet(store.path(directory), partition_by)
+        failpoint(directory, "written")
 
 
 def seal(store: Store, directory: str, under: str = "") -> int:

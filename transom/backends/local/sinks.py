@@ -16,6 +16,9 @@ from transom.backends.base import Frame, Sink
 from transom.backends.local.frame import local_path
 from transom.durations import format_instant
 from transom.errors import SettingError, near_miss
+from transom.storage.failpoints import failpoint
+from transom.storage.file_store import sync_paths
+from transom.storage.write_errors import writable
 
 _UNFINISHED = ".unfinished-"
 SINK_FORMATS = ("parquet", "json", "csv", "console")
@@ -50,14 +53,23 @@ class LocalSink(Sink):
         if "batch" in table.column_names:  # the directory's name tells it
             table = table.drop_columns(["batch"])
         directory = local_path(self.path) / f"batch={batch_id}"
-        directory.mkdir(parents=True, exist_ok=True)
         unfinished = directory / f"{_UNFINISHED}{uuid.uuid4().hex}"  # hidden from readers
+        target = directory / f"part.{self.format}"
         try:
-            self._write(table, unfinished)
-            with self.guarded():
-                unfinished.replace(directory / f"part.{self.format}")
-                for left in directory.glob(f"{_UNFINISHED}*"):  # by an attempt that was killed
-                    left.unlink()
+            with writable(str(target)):
+                failpoint("sink", "create")
+                directory.mkdir(parents=True, exist_ok=True)
+                self._write(table, unfinished)
+                if self.sync:
+                    sync_paths([str(unfinished)])
+                failpoint("sink", "rename")
+                with self.guarded():
+                    unfinished.replace(target)
+                    for left in directory.glob(f"{_UNFINISHED}*"):  # by an attempt that was killed
+                        left.unlink()
+                failpoint("sink", "renamed")
+            if self.sync:
+                sync_paths([str(directory), str(directory.parent)])
         finally:
             unfinished.unlink(missing_ok=True)
 

@@ -11,12 +11,13 @@ from pyspark.errors import PySparkException
 
 from transom.backends.base import MAX_ERROR_TEXT, error_chain
 from transom.backends.spark.scalars import short_message
-from transom.errors import CheckpointError, DeadlineError, StateError
+from transom.errors import CheckpointError, DeadlineError, StateError, WriteError
 
 _STACK = re.compile(r"\s*\n\s*at [\w.$]+\(.*", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
-_DAMAGED = re.compile(
-    r"transom\.(?:errors\.CheckpointError|storage\.framed_file\.MissingFile): (?P<message>[^\n]*)"
+_FILE_ERROR = re.compile(
+    r"transom\.(?:errors\.(?P<kind>CheckpointError|WriteError)|storage\.framed_file\.MissingFile): "
+    r"(?P<message>[^\n]*)"
 )
 _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
 
@@ -39,10 +40,12 @@ def failure_text(error: BaseException) -> str:
     return _EXCEPTION.sub("", text)[:MAX_ERROR_TEXT] or type(error).__name__
 
 
-def checkpoint_failure(error: BaseException) -> CheckpointError | None:
-    """The error of a task that found a damaged file of the checkpoint; None for any other."""
-    found = _DAMAGED.search(str(error))
-    return None if found is None else CheckpointError(found["message"])
+def checkpoint_failure(error: BaseException) -> StateError | None:
+    """The error of a task that found a damaged file of the checkpoint, or can't write one; None for any other."""
+    found = _FILE_ERROR.search(str(error))
+    if found is None:
+        return None
+    return (WriteError if found["kind"] == "WriteError" else CheckpointError)(found["message"])
 
 
 def is_external_failure(error: BaseException) -> bool:

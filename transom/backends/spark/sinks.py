@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 from transom.backends.base import Frame, Sink
 from transom.backends.spark.frame import SparkFrame
 from transom.errors import BatchError, SettingError, near_miss
+from transom.storage.failpoints import failpoint
+from transom.storage.file_store import sync_paths
 
 FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"})
 
@@ -56,15 +59,27 @@ class SparkSink(Sink):
             root, writer = self.path.rstrip("/"), data.drop("batch").write.format(self.format)
             unfinished = f"{root}/_unfinished/batch={batch_id}-{uuid.uuid4().hex}"  # hidden from readers
             try:
+                failpoint("sink", "create")
                 writer.options(**self.options).save(unfinished)
+                failpoint("sink", "rename")
                 with self.guarded():
                     _rename(data.sparkSession, unfinished, f"{root}/batch={batch_id}")
+                failpoint("sink", "renamed")
+                if self.sync:
+                    _sync_local(f"{root}/batch={batch_id}")
             finally:
                 _delete(
                     data.sparkSession, f"{root}/_unfinished"
                 )  # with what an attempt that was killed has left
         else:
             data.write.format(self.format).options(**self.options).mode("append").save(self.target)
+
+
+def _sync_local(path: str) -> None:
+    """Wait until the files of a directory on this machine are on disk; those elsewhere are not the driver's."""
+    directory = Path(path.removeprefix("file://"))
+    if "://" not in str(directory) and directory.is_dir():
+        sync_paths([str(place) for place in (*directory.rglob("*"), directory, directory.parent)])
 
 
 def _rename(spark: SparkSession, source: str, target: str) -> None:
