@@ -9,6 +9,8 @@ READY := $(VENV)/.ready
 BENCH := .venv-bench
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising
+# Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
+PACKAGE_TESTS := -m "not cluster and not browser and not faults" --ignore=tests/benchmarks --ignore=tests/reproduce
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,11 +22,11 @@ help: ## list the targets
 demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
-test: java $(READY) ## every test except those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
-	@$(BIN)/python -m pytest -m "not cluster and not browser and not faults" -n 2 --dist loadgroup $(ARGS)
+test: java $(READY) ## the package's tests, without those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
+	@$(BIN)/python -m pytest $(PACKAGE_TESTS) -n 2 --dist loadgroup $(ARGS)
 
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
-	@$(BIN)/python -m pytest -m "not cluster and not browser and not faults" -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest $(PACKAGE_TESTS) -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
 
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
@@ -65,7 +67,8 @@ bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchm
 reproduce: $(BENCH)/.ready ## the papers' experiments, written to reproduced/ (ARGS="--data DIR --seeds 10")
 	@for paper in $(PAPERS); do $(BENCH)/bin/python -m reproduce $$paper $(ARGS) || exit; done
 
-reproduce-short: $(BENCH)/.ready ## the papers' experiments on short streams
+reproduce-short: $(BENCH)/.ready ## the papers' experiments on short streams, and their tests
+	@$(BENCH)/bin/python -m pytest -q -n 2 tests/reproduce
 	@for paper in $(PAPERS); do \
 		$(BENCH)/bin/python -m reproduce $$paper --short --out $(BENCH)/reproduced $(ARGS) || exit; \
 	done
