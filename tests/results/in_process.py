@@ -24,7 +24,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.advance import clocks_of
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
-from transom.results.result_rows import LoweredWindows, Moment, Results, Stored, finish
+from transom.results.result_rows import LoweredWindows, Moment, Stored, finish
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
@@ -97,9 +97,6 @@ class InProcess(EmitBackend):
     shelf: Shelf | None
     planner: Planner
 
-    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
-        return finish(windows, moment, self.scalars)
-
     def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
         found, steps = list[LoweredWindows](), 0
         for work in works:
@@ -108,7 +105,7 @@ class InProcess(EmitBackend):
                 for one, more in close_shards(fetched(self.shelf.store, work.refs, partition), work):
                     found.append(one)
                     steps += more
-        return {name: InMemory(table) for name, table in self.finish(found, moment).items()}, steps
+        return {name: InMemory(table) for name, table in finish(found, moment, self.scalars).items()}, steps
 
     def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
         return {name: one.read() for name, one in self.read_shards(works, moment)[0].items()}

@@ -27,7 +27,7 @@ from tests.runtime.engine_helpers import (
 from tests.runtime.fault_helpers import Crash, Fault, fault_at
 from transom.backends.base import Sink
 from transom.ingest.batch import IngestRun
-from transom.runtime import emit as emit_module
+from transom.runtime import loop as loop_module
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.row_outputs import RowOutputs
 from transom.runtime.write_ahead_log import BatchLog
@@ -58,7 +58,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "writing all results": (Outputs, "write_results", lambda outputs, place, *rest: place == results_of(2)),
     "writing late and rejected rows": (RowOutputs, "write", of_batch_two),
     "a sink": (Sink, "write", of_batch_two),
-    "emit": (emit_module, "emit", lambda state, *rest: state.batch_id == 1),
+    "emit": (loop_module, "emit", lambda state, *rest: state.batch_id == 1),
     "the commit": (BatchLog, "commit", lambda log, state, record: state.batch_id == 2),
     "ingest": (IngestRun, "process", lambda run: run.batch.before.totals.rows == 3),
 }

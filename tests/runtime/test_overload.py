@@ -32,7 +32,7 @@ from transom.ingest.sources import FeedSource
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
 from transom.overload.sideline import Sideline
-from transom.runtime.emit import Emitter
+from transom.runtime import loop as loop_module
 from transom.runtime.options import stream_rules
 from transom.runtime.outputs import Outputs
 from transom.runtime.row_outputs import RowOutputs
@@ -349,7 +349,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "writing sidelined rows": (Sideline, "_write"),
     "ingest": (IngestRun, "process"),
     "writing late rows": (RowOutputs, "write"),
-    "emit": (Emitter, "process"),
+    "emit": (loop_module, "emit"),
     "writing results": (Outputs, "write_results"),
     "the commit": (BatchLog, "commit"),
     "deleting resumed rows": (Sideline, "unused"),

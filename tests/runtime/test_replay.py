@@ -17,7 +17,7 @@ from tests.runtime.engine_helpers import (
     bids_table,
 )
 from transom.errors import BatchError, SettingError, StateError
-from transom.runtime.emit import Emitter
+from transom.runtime import loop as loop_module
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -139,7 +139,7 @@ def test_a_batch_that_failed_has_the_same_rows_again(
     engine.step()
     clock.advance(minutes=1.5)
     with monkeypatch.context() as broken:
-        broken.setattr(Emitter, "process", lambda *_: 1 / 0)
+        broken.setattr(loop_module, "emit", lambda *_: 1 / 0)
         with pytest.raises(BatchError, match="division by zero"):
             engine.step()
     intent = BatchLog(Store(tmp_path)).intent(engine.progress().batch_id + 1)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +20,9 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.results.close import Boundary, Reader, close
 from transom.results.lower import Reading, Scattered
-from transom.results.result_rows import LoweredWindows, Moment, Results
+from transom.results.result_rows import LoweredWindows, Moment, Results, finish
 from transom.results.shard_work import ShardWork, shard_needs
+from transom.sql.catalog import Scalars
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
@@ -48,15 +48,9 @@ class OpenWindows:
     windows: list[LoweredWindows] = field(default_factory=list)
     shard_work: list[ShardWork] = field(default_factory=list)
 
-    def finished(self, backend: SelectApplier, moment: Moment) -> Results:
+    def finished(self, scalars: Scalars, moment: Moment) -> Results:
         """The results of the windows on the driver."""
-        return backend.finish(self.windows, moment) if self.windows else Results()
-
-
-class SelectApplier(Protocol):
-    """Applies SELECT lists."""
-
-    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results: ...
+        return finish(self.windows, moment, scalars) if self.windows else Results()
 
 
 def window_requests(prods: Iterable[Prod], queries: Sequence[CompiledQuery]) -> dict[str, WindowRequest]:

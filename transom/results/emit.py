@@ -29,9 +29,10 @@ from transom.results.advance import apply_batch, boundary, with_rows
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.prodder import due_windows
-from transom.results.result_rows import LoweredWindows, Moment, Results, Stored
+from transom.results.result_rows import Moment, Results, Stored, finish
 from transom.results.shard_work import ShardWork
 from transom.results.stream_progress import BatchInput
+from transom.sql.catalog import Scalars
 from transom.state.state import State
 from transom.windows.intervals import LOWEST
 
@@ -48,11 +49,9 @@ class BatchOutput:
 
 
 class EmitBackend(ABC):
-    """What emit needs from a backend."""
+    """What emit needs from a backend: `scalars` evaluate SELECT lists."""
 
-    @abstractmethod
-    def finish(self, windows: Sequence[LoweredWindows], moment: Moment) -> Results:
-        """Apply SELECT lists."""
+    scalars: Scalars
 
     @abstractmethod
     def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
@@ -126,8 +125,8 @@ class _Emit:
         final = Results([part for results in self.final for part in results.batches])
         feedback = BatchFeedback(
             final,
-            reported.finished(self.backend, moment),
-            observed.finished(self.backend, moment),
+            reported.finished(self.backend.scalars, moment),
+            observed.finished(self.backend.scalars, moment),
             due.now,
             self._closed_below(due.now, state),
         )
@@ -146,7 +145,7 @@ class _Emit:
         stored, steps = self.backend.read_shards(done.shard_work, moment)
         self._keep(stored)
         self.finals += done.finals + steps
-        self.final.append(self.backend.finish(done.closed, moment))
+        self.final.append(finish(done.closed, moment, self.backend.scalars))
         return done.state
 
     def _keep(self, stored: Mapping[str, Stored]) -> None:
@@ -208,7 +207,7 @@ def with_early_results(
             continue
         opened = read_open_windows(state, [WindowRequest(inner, EVERYTHING)], living, partial)
         tables = [
-            *opened.finished(backend, moment).values(),
+            *opened.finished(backend.scalars, moment).values(),
             *backend.fetch_shards(opened.shard_work, moment).values(),
         ]
         if tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from transom.backends.base import Backend
-from transom.errors import SettingError
+from transom.errors import SettingError, near_miss
 from transom.estimates import Quality
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
@@ -24,6 +24,12 @@ class Declared:
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
         self.qualities: dict[str, Quality] = {}
+
+    def stream(self, name: str) -> Stream:
+        """A declared stream; SettingError if there is none of this name."""
+        if name not in self.streams:
+            raise SettingError(f"there is no stream named {name}{near_miss(name, self.streams)}")
+        return self.streams[name]
 
     def queried(self) -> dict[str, Stream]:
         """The streams that queries can read; the rows of the others are prods."""

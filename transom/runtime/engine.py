@@ -37,7 +37,7 @@ from transom.plan.query_cost import check_query, check_summary
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_queries, explain_text
-from transom.runtime.handles import Feed, QueryHandle
+from transom.runtime.handles import EngineParts, Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
@@ -47,7 +47,6 @@ from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
-from transom.runtime.query_access import QueryAccess
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
@@ -129,9 +128,8 @@ class Engine:
         in_batches = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
-        self._access = QueryAccess(
-            self._loop, self._delivery, ProdAnswers(self._loop), Lookups(self._loop), self._runner.wake
-        )
+        prods = ProdAnswers(self._loop, self._delivery)
+        self._parts = EngineParts(self._loop, self._delivery, prods, Lookups(self._loop), self._runner.wake)
         self._names = 0
 
     @property
@@ -207,7 +205,7 @@ class Engine:
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
         self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
-        return Feed(self._access, name, source)
+        return Feed(self._parts, name, source)
 
     def replay(self, name: str, source: Any, *, time: str, **options: Unpack[ReplayOptions]) -> Replay:
         """Declare a recorded stream that comes again, by its times, `speed` times as fast as it came.
@@ -399,9 +397,9 @@ class Engine:
             loop.directory.push(Register(name, text, partial) for name, text in new.items())
         self._wake()
         return {
-            name: PreferenceHandle(self._access, name, text, preference_queries[name])
+            name: PreferenceHandle(self._parts, name, text, preference_queries[name])
             if name in preference_queries
-            else QueryHandle(self._access, name, text, bound[name])
+            else QueryHandle(self._parts, name, text, bound[name])
             for name, text in queries.items()
         }
 
@@ -482,7 +480,7 @@ class Engine:
 
         `on` names the column that the times are of, if it is not the stream's own time.
         """
-        declared = self._access.stream(stream)
+        declared = self._loop.declared.stream(stream)
         punctuation = punctuation_of(declared, until, since, where, on)
         if isinstance(declared.source, FeedSource):
             declared.source.control(punctuation)
@@ -530,7 +528,7 @@ class Engine:
 
         Rows of these windows that come afterwards are late.
         """
-        self._loop.end([self._access.stream(stream).name])
+        self._loop.end([self._loop.declared.stream(stream).name])
         self._wake()
 
     def drain(self, close: bool | None = None) -> None:
@@ -548,7 +546,7 @@ class Engine:
 
     def query(self, name: str) -> QueryHandle:
         """A registered query, also one that came with the checkpoint."""
-        return self._handle(name, self._access.text(name))
+        return self._handle(name, self._loop.directory.text(name))
 
     def queries(self) -> dict[str, QueryHandle]:
         """All registered queries by name."""
@@ -556,7 +554,7 @@ class Engine:
 
     def _handle(self, name: str, text: str) -> QueryHandle:
         kind = PreferenceHandle if has_preference(text) else QueryHandle
-        return kind(self._access, name, text)
+        return kind(self._parts, name, text)
 
     def prod(
         self,
@@ -575,7 +573,7 @@ class Engine:
         """
         names = [queries] if isinstance(queries, str) else queries
         chosen = None if names is None else tuple(self._prodded_query(name) for name in names)
-        return self._access.prod(self._prodded_streams(stream, chosen), until, at, where, chosen, on)
+        return self._parts.prods.prod(self._prodded_streams(stream, chosen), until, at, where, chosen, on)
 
     def _prodded_query(self, name: str) -> str:
         query = self.query(name)
@@ -601,24 +599,24 @@ class Engine:
         least as long. `at` and `where` are as in a query's `lookup`.
         """
         refuse_statement(sql)
-        return self._access.lookups.text(sql, at, where)
+        return self._parts.lookups.text(sql, at, where)
 
     def late(self, stream: str) -> pa.Table:
         """The rows that some query missed: a window that they belong to was closed when they arrived.
 
         Each is listed once, with the reason, the names of the queries that missed it (missed_by) and the batch.
         """
-        return self._loop.outputs.rows.late(self._access.stream(stream))
+        return self._loop.outputs.rows.late(self._loop.declared.stream(stream))
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
-        return self._loop.outputs.rows.rejected(self._access.stream(stream))
+        return self._loop.outputs.rows.rejected(self._loop.declared.stream(stream))
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with
         cursors. At most `limit` bytes of the newest are in memory; older ones are read from the checkpoint."""
         journal = Journal(self._loop, limit)
-        self._access.journals.append(journal)
+        self._parts.prods.journals.append(journal)
         return journal
 
     def follow(self, callback: Callable[[BatchReport], None]) -> Callable[[], None]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import ClockKind
+from transom.elements import ClockKind, Resume, Tune
 from transom.errors import SettingError, StateError
 from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
@@ -19,23 +20,36 @@ from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled_query import compile_query
 from transom.plan.decisions import DecisionRecord
 from transom.results.result_rows import result_schema
+from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_query
 from transom.runtime.late_windows import late_windows
-from transom.runtime.lookups import window_length
+from transom.runtime.lookups import Lookups, window_length
+from transom.runtime.loop import BatchLoop
 from transom.runtime.plan_decisions import query_decisions
-from transom.runtime.prods import prod_of, punctuation_of
-from transom.runtime.query_access import QueryAccess
+from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
+from transom.runtime.registry import RegisteredQuery
 from transom.sql.bound_query import BoundQuery
 from transom.sql.query import Query
 from transom.state.accounts import Accounts, QueryAccount
 from transom.state.promising import Coverage
 
 
+@dataclass(frozen=True)
+class EngineParts:
+    """The parts of an engine that its handles use."""
+
+    loop: BatchLoop
+    delivery: Delivery
+    prods: ProdAnswers
+    lookups: Lookups
+    wake: Callable[[], None]  # look for batches now
+
+
 class QueryHandle:
     """A registered query."""
 
-    def __init__(self, access: QueryAccess, name: str, text: str, query: Query | None = None):
-        self._access, self.name, self.text, self._query = access, name, text, query
+    def __init__(self, parts: EngineParts, name: str, text: str, query: Query | None = None):
+        self._parts, self.name, self.text, self._query = parts, name, text, query
         self._since, self._is_dropped = 0, False
 
     def __repr__(self) -> str:
@@ -45,8 +59,15 @@ class QueryHandle:
         """Drop the query with the next batch; results made so far can still be read from this handle."""
         with suppress(StateError):  # a query whose stream is gone can't be bound, but it can be dropped
             self._remember()
-        self._access.drop(self.name)
+        self._parts.loop.directory.drop(self.name)
+        self._parts.delivery.forget(self.name)
+        self._parts.wake()
         self._is_dropped = True
+
+    def _entry(self) -> RegisteredQuery | None:
+        """The query in the registry, if it has joined and was not dropped; its name may be another's by now."""
+        entry = self._parts.loop.directory.registry.entries.get(self.name)
+        return None if self._is_dropped or entry is None or entry.text != self.text else entry
 
     def _remember(self) -> None:
         """Keep the bound query for reads after the drop."""
@@ -57,9 +78,11 @@ class QueryHandle:
 
         The name may be another query's by now, or still be that of a query that is about to leave.
         """
-        if self._is_dropped or not self._access.registered(self.name, self.text):
-            return self._query or self._access.loop.directory.bound.get(self.text), self._since
-        return self._access.bound(self.name, self.text)
+        directory = self._parts.loop.directory
+        if self._entry() is None:
+            return self._query or directory.bound.get(self.text), self._since
+        directory.bind()
+        return directory.registry.query(self.name), directory.registry[self.name].since
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
@@ -68,7 +91,7 @@ class QueryHandle:
         query, since = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
-        return self._access.loop.outputs.results(self.name, result_schema(query), since)
+        return self._parts.loop.outputs.results(self.name, result_schema(query), since)
 
     def late(self, rows: bool = False) -> pa.Table:
         """The rows that this query missed, by window: window_start, window_end, late; the newest windows last.
@@ -79,33 +102,33 @@ class QueryHandle:
         query, since = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
-        loop = self._access.loop
+        loop = self._parts.loop
         if not rows:
-            is_there = not self._is_dropped and self._access.registered(self.name, self.text)
-            return late_windows(self.name, query, loop.state.accounts if is_there else Accounts())
+            accounts = Accounts() if self._entry() is None else loop.state.accounts
+            return late_windows(self.name, query, accounts)
         if query.stream not in loop.declared.streams:
             raise SettingError(
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
             )
-        stream = self._access.stream(query.stream)
+        stream = loop.declared.stream(query.stream)
         late = loop.outputs.rows.late(stream, {self.name: since})
         return late.drop_columns([MISSED_BY])
 
     @property
     def account(self) -> QueryAccount:
         """What became of every row since the query joined, as of the last batch."""
-        return self._access.loop.state.accounts.of(self.name)
+        return self._parts.loop.state.accounts.of(self.name)
 
     def subscribe(self, callback: Callable[[pa.Table], None]) -> Callable[[], None]:
         """Call back with each batch's new results, before the batch is committed (so at least once);
         returns a function that ends the subscription. An exception in it is logged, not raised."""
         self._check_pushed()
-        return self._access.delivery.subscribe(self.name, callback)
+        return self._parts.delivery.subscribe(self.name, callback)
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write this query's results, typed, in a format that the backend writes; files are written exactly once."""
         self._check_pushed()
-        self._access.delivery.sink(self.name, format, path, options)
+        self._parts.delivery.sink(self.name, format, path, options)
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
         """What is known now of this query's open windows, from the last committed batch: early results.
@@ -118,8 +141,8 @@ class QueryHandle:
         timed = query.clock.attribute if until is not None or at is not None else None
         if timed is not None and query.clock.kind is ClockKind.ROWS:
             raise SettingError("windows of rows have no time: leave until and at out")
-        stream = self._access.loop.directory.source(query.stream)
-        early = self._access.prod([stream], until, at, where, (self.name,), timed)
+        stream = self._parts.loop.directory.source(query.stream)
+        early = self._parts.prods.prod([stream], until, at, where, (self.name,), timed)
         return early.get(self.name, result_schema(query).empty_table())
 
     def lookup(
@@ -139,11 +162,9 @@ class QueryHandle:
         length = window_length(query, range, rows)
         if self._is_dropped:
             raise StateError(f"the query {self.name} was dropped")
-        if not self._access.registered(
-            self.name, self.text
-        ):  # it joins with the next batch, and has no rows yet
+        if self._entry() is None:  # it joins with the next batch, and has no rows yet
             return lookup_schema(query).empty_table()
-        return self._access.lookups.registered(self.name, length, at, where)
+        return self._parts.lookups.registered(self.name, length, at, where)
 
     @property
     def has_preference(self) -> bool:
@@ -173,7 +194,7 @@ class QueryHandle:
         query = self._window_query()
         if query.emit is None:
             raise StateError(f"{self.name} has no EMIT EARLY: it has no early results to compare")
-        estimator = self._access.loop.state.estimators.get(self.name)
+        estimator = self._parts.loop.state.estimators.get(self.name)
         if estimator is not None:
             return estimator.accuracy()
         return new_estimator(compile_query(self.name, query)).accuracy()
@@ -185,13 +206,15 @@ class QueryHandle:
             raise SettingError(f"{self.name} has no EMIT EARLY: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
             raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
-        self._access.tune(self.name, None if aggressiveness is None else 1 - aggressiveness)
+        point = None if aggressiveness is None else 1 - aggressiveness
+        self._parts.loop.directory.push([Tune(self.name, point)])
+        self._parts.wake()
 
     @property
     def tuned(self) -> float | None:
         """The aggressiveness that the query was tuned to, as of the last batch; None if it was not tuned."""
-        own = self._access.loop.state.prodders.get(self.name)
-        return None if own is None or own.point is None else round(1 - own.point, 9)
+        prodder = self._parts.loop.state.prodders.get(self.name)
+        return None if prodder is None or prodder.point is None else round(1 - prodder.point, 9)
 
     @property
     def bound(self) -> BoundQuery:
@@ -207,15 +230,14 @@ class QueryHandle:
     @property
     def partial(self) -> bool:
         """Whether the query also reports windows that it saw only in part."""
-        registry = self._access.loop.directory.registry
+        registry = self._parts.loop.directory.registry
         return self.name in registry and registry[self.name].partial
 
     @property
     def since(self) -> int | None:
         """The batch that the query joined with; None while it waits for one."""
-        registry = self._access.loop.directory.registry
-        known = not self._is_dropped and self.name in registry and registry[self.name].text == self.text
-        return registry[self.name].since if known else None
+        entry = self._entry()
+        return None if entry is None else entry.since
 
     def coverage(self) -> Coverage:
         """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
@@ -224,30 +246,34 @@ class QueryHandle:
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How this query is computed, and what it shares with which queries: as text, json or mermaid."""
-        return explain_query(self._access.loop, self.name, format, verbose)
+        return explain_query(self._parts.loop, self.name, format, verbose)
 
     def decisions(self) -> list[DecisionRecord]:
         """What the planner decided about this query and what it shares, and why, in the order of the passes.
 
         There are none before the query joins.
         """
-        return query_decisions(self._access.loop, self.name)
+        return query_decisions(self._parts.loop, self.name)
 
     @property
     def suspended(self) -> str | None:
         """Why the query is suspended, or None."""
-        return self._access.suspended(self.name)
+        registry = self._parts.loop.directory.registry
+        return registry[self.name].suspended if self.name in registry else None
 
     def resume(self) -> None:
         """Let a suspended query take part in batches again; it joins with the next batch, like a new query."""
-        self._access.resume(self.name)
+        if self.suspended is None:
+            raise StateError(f"the query {self.name} is not suspended")
+        self._parts.loop.directory.push([Resume(self.name)])
+        self._parts.wake()
 
 
 class Feed:
     """A stream that a program pushes into."""
 
-    def __init__(self, access: QueryAccess, name: str, source: FeedSource):
-        self._access, self.name, self._source = access, name, source
+    def __init__(self, parts: EngineParts, name: str, source: FeedSource):
+        self._parts, self.name, self._source = parts, name, source
 
     def __repr__(self) -> str:
         return f"<feed {self.name}>"
@@ -258,20 +284,20 @@ class Feed:
         They are processed by the next `engine.step()`, or at once by an engine that was started.
         """
         count = self._source.push(rows)
-        self._access.wake()
+        self._parts.wake()
         return count
 
     def punctuate(
         self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
         """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
-        stream = self._access.stream(self.name)
+        stream = self._parts.loop.declared.stream(self.name)
         self._source.control(punctuation_of(stream, until, since, where, on))
-        self._access.wake()
+        self._parts.wake()
 
     def prod(
         self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
         """Ask for early results behind the rows pushed before it; they come with that batch's results."""
-        self._source.control(prod_of(self._access.stream(self.name), until, at, where, on))
-        self._access.wake()
+        self._source.control(prod_of(self._parts.loop.declared.stream(self.name), until, at, where, on))
+        self._parts.wake()

@@ -29,13 +29,13 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.execution import Pace, Promising
-from transom.results.emit import BatchOutput, EmitContext
+from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.results.stream_progress import BatchInput
+from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.declarations import Declared
-from transom.runtime.emit import Emitter
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
@@ -98,7 +98,6 @@ class BatchLoop:
             self.promising,
             self.sideline,
         )
-        self.emit = Emitter(backend, self.outputs, self.executors, self.ingest)
         self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
         self.idle = threading.Condition(self.lock)  # notified after every batch
@@ -454,9 +453,13 @@ class BatchLoop:
         """Close windows, answer prods, and spend the budgets of queries with a preference."""
         state = release_suspended(state, registry.compiled())
         inputs = self._inputs(intent, registry, state, ingested)
-        output = self.emit.process(intent, state, inputs, registry, context)
+        directory = results_of(intent.batch_id)
+        self.store.delete(directory)  # results of an earlier attempt
+        effects = BatchEffects(self.backend.scalars, self.executors, self.ingest, intent, registry, directory)
+        output = emit(state, inputs, registry.everyone(), context, self.executors.shelf(state), effects)
+        rolled = self.executors.rolled_up(output.state, registry.living())
         store_sets = self.planner.all_store_sets(registry.on_demand())
-        output = replace(output, state=self.partitioned_stores.rolled_up(output.state, store_sets))
+        output = replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
         if ingested.arrivals or intent.resumes:
             output = self.promising.process(
                 intent,

@@ -42,10 +42,6 @@ class Outputs:
 
     # --- writing ---
 
-    def clear_results(self, batch_id: int) -> None:
-        """Delete the results that an earlier attempt at a batch left."""
-        self.store.delete(results_of(batch_id))
-
     def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> int | None:
         """Write one file for each schema that occurs, however many queries have it; the number of files.
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from transom.errors import SettingError, SQLError, StateError
 from transom.estimates import Accuracy
 from transom.promising.answers import preference_schema
-from transom.runtime.handles import QueryHandle
-from transom.runtime.query_access import QueryAccess
+from transom.runtime.handles import EngineParts, QueryHandle
 from transom.sql.clauses.summary import is_statement
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.syntax.spark_parser import query_tokens
@@ -31,8 +30,8 @@ def refuse_statement(text: object, of: str = "") -> None:
 class PreferenceHandle(QueryHandle):
     """A registered query WITH PREFERENCE."""
 
-    def __init__(self, access: QueryAccess, name: str, text: str, query: PreferenceQuery | None = None):
-        super().__init__(access, name, text)
+    def __init__(self, parts: EngineParts, name: str, text: str, query: PreferenceQuery | None = None):
+        super().__init__(parts, name, text)
         self._preference_query = query
 
     @property
@@ -54,12 +53,12 @@ class PreferenceHandle(QueryHandle):
         left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
         query, since = self._bound_preference_query()
-        return self._access.loop.outputs.results(self.name, preference_schema(query), since)
+        return self._parts.loop.outputs.results(self.name, preference_schema(query), since)
 
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
         good, or waiting until there is time), and the share of the output that was produced."""
-        known = self._access.loop.state.promising.queries.get(self.name)
+        known = self._parts.loop.state.promising.queries.get(self.name)
         _, since = self._bound_preference_query()
         return known.coverage if known is not None and known.since == since else Coverage()
 
@@ -94,9 +93,8 @@ class PreferenceHandle(QueryHandle):
 
     def _bound_preference_query(self) -> tuple[PreferenceQuery, int]:
         """The query and the batch it joined with, as far as they are known."""
-        loop = self._access.loop
-        joined = self.name in loop.directory.registry and loop.directory.registry[self.name].text == self.text
-        if joined and not self._is_dropped:
+        loop = self._parts.loop
+        if self._entry() is not None:
             loop.directory.bind()
             entry = loop.directory.registry[self.name]
             assert entry.preference_query is not None

@@ -6,8 +6,8 @@ prods/0000000012/<clock>-<id>/   answers given after batch 12 was committed, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,9 @@ from transom.results.early_results import WindowRequest, read_open_windows, wind
 from transom.results.emit import with_early_results
 from transom.results.prodder import now_of
 from transom.results.result_rows import Moment, Results
+from transom.runtime.batch_effects import BatchEffects
+from transom.runtime.delivery import Delivery
+from transom.runtime.journal import Journal
 from transom.runtime.loop import BatchLoop
 from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import prod_directory
@@ -43,8 +46,39 @@ class ProdAnswers:
     """Answers prods while batches run; it only reads committed state."""
 
     loop: BatchLoop
+    delivery: Delivery
+    journals: list[Journal] = field(default_factory=list)
 
-    def answer(self, prods: Sequence[Prod]) -> tuple[Results, int]:
+    def prod(
+        self,
+        streams: Iterable[Stream],
+        until: Any = None,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+        queries: tuple[str, ...] | None = None,
+        on: str | None = None,
+    ) -> dict[str, pa.Table]:
+        """Early results of open windows from the last committed batch, by query.
+
+        A time or a pattern may fit only some of the streams: it is an error if it fits none.
+        """
+        prods, problem = [], None
+        for stream in streams:
+            if stream.prods is not None:
+                continue
+            try:
+                prods.append(prod_of(stream, until, at, where, on, queries))
+            except SettingError as error:
+                problem = error
+        if problem is not None and not prods:
+            raise problem
+        results, batch_id = self._answer_now(prods)
+        self.delivery.call_subscribers(results)
+        for journal in self.journals:
+            journal.add_prod(results, batch_id)
+        return dict(results)
+
+    def _answer_now(self, prods: Sequence[Prod]) -> tuple[Results, int]:
         """Early results of the windows that prods ask for, and the batch that they are as of.
 
         The answers are stored with the queries' results.
@@ -101,12 +135,12 @@ class ProdAnswers:
         moment = Moment(state.batch_id, Kind.EARLY, loop.clock())
         directory = prod_directory(state.batch_id, moment.made)
         intent = BatchIntent(state.batch_id, moment.made, tables=dict(loop.declared.versions))
-        backend = loop.emit.effects(intent, registry, directory)
+        effects = BatchEffects(loop.backend.scalars, loop.executors, loop.ingest, intent, registry, directory)
         try:
-            snapshot = with_early_results(state, asks, cascade, living, partial, backend, moment)
+            snapshot = with_early_results(state, asks, cascade, living, partial, effects, moment)
             opened = read_open_windows(snapshot, asks, living, partial)
-            early = opened.finished(backend, moment)
-            stored, _ = backend.read_shards(opened.shard_work, moment)
+            early = opened.finished(effects.scalars, moment)
+            stored, _ = effects.read_shards(opened.shard_work, moment)
         except Exception:
             loop.store.delete(directory)
             raise

@@ -144,6 +144,22 @@ class QueryDirectory:
         elif isinstance(element, Drop):
             self.texts.pop(element.name, None)
 
+    def text(self, name: str) -> str:
+        """The text of a query that is registered, or waits to join."""
+        texts = dict(self.texts)
+        if name not in texts:
+            raise StateError(f"there is no query named {name}{near_miss(name, texts)}")
+        return texts[name]
+
+    def drop(self, name: str) -> None:
+        """Drop a query with the next batch."""
+        with self.lock:
+            if name not in self.texts:
+                raise StateError(f"there is no query named {name}")
+            if readers := self.readers(name):
+                raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
+            self.push([Drop(name)])
+
     def source(self, name: str) -> Stream:
         """A declared stream, or the stream that a query's results are to others."""
         if name in self.declared.streams:
