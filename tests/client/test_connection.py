@@ -15,6 +15,7 @@ import transom
 from tests.client.fakes import COUNT, STATUS, FakeServer, failed
 from transom.api import records
 from transom.api.errors import LimitError, NotFound
+from transom.client import http
 from transom.client.connection_errors import Refused, ServerError, Unreachable
 from transom.errors import SettingError, SQLError, StateError, TransomError
 
@@ -93,6 +94,41 @@ class TestTokens:
             FakeServer(token="secret").connect("guess").status()
 
 
+class TestRates:
+    """A server that limits the rate of requests says when it takes the next one."""
+
+    @staticmethod
+    def busy_server(times: int, pause: str, kind: str = "limit") -> FakeServer:
+        left = iter([True] * times)
+
+        def before(request: httpx.Request) -> httpx.Response | None:
+            if next(left, None) is None:
+                return None
+            response = failed(429, kind, "more than 200 requests a second")
+            response.headers["Retry-After"] = pause
+            return response
+
+        return FakeServer(before=before)
+
+    def test_the_client_waits_and_sends_the_request_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pauses: list[float] = []
+        monkeypatch.setattr(http, "sleep", pauses.append)
+        assert self.busy_server(2, "3").connect().status().batch == 7
+        assert pauses == [3, 3]
+
+    @pytest.mark.parametrize(
+        ("pause", "kind", "error"),
+        [("3600", "limit", LimitError), ("1", "unauthorized", Refused)],
+        ids=["longer than its timeout", "a server that had too many wrong tokens"],
+    )
+    def test_the_client_does_not_wait(
+        self, pause: str, kind: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http, "sleep", lambda seconds: pytest.fail("it waited"))
+        with pytest.raises(error, match="200 requests"):
+            self.busy_server(1, pause, kind).connect().status()
+
+
 ERRORS = [
     ("a wrong query", 400, "sql", SQLError),
     ("a wrong option", 400, "setting", SettingError),
@@ -101,7 +137,7 @@ ERRORS = [
     ("no such thing", 404, "not_found", NotFound),
     ("no such thing, as the engine says it", 404, "not_found", StateError),
     ("a limit", 429, "limit", LimitError),
-    ("a wrong host", 403, "forbidden", Refused),
+    ("a wrong host, or a lesser role", 403, "forbidden", Refused),
     ("a failure there", 500, "internal", ServerError),
     ("an engine that is starting", 503, "state", ServerError),
     ("a kind of a newer server", 418, "teapot", ServerError),

@@ -20,6 +20,7 @@ from transom.client.connection import Server
 from transom.client.connection_errors import Refused
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.handles import Feed
+from transom.server.roles import AccessToken, Role
 from transom.server.settings import ServerSettings
 from transom.web_service import Served, serving
 
@@ -28,17 +29,25 @@ COUNT = (
     "SELECT site, count(*) AS n, sum(price) AS total FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
 )
 SECRET = "a token that is long enough"
+READER = "a token for those who read"
 DEADLINE = 30  # seconds
 
 
 class Running:
     """An engine that is stepped by hand, served over HTTP, and the client of it."""
 
-    def __init__(self, make_engine: EngineFactory, checkpoint: Path, port: int = 0, token: str | None = None):
+    def __init__(
+        self,
+        make_engine: EngineFactory,
+        checkpoint: Path,
+        port: int = 0,
+        token: str | None = None,
+        tokens: tuple[AccessToken, ...] = (),
+    ):
         self._stack = ExitStack()
         self.engine = make_engine(checkpoint)
         self.feed: Feed = self.engine.feed("bids", SCHEMA, time="ts", slack="10 seconds")
-        settings = ServerSettings(port=port, token=token, dashboard=False)
+        settings = ServerSettings(port=port, token=token, tokens=tokens, dashboard=False)
         self.served: Served = self._stack.enter_context(serving(self.engine, settings, start=False))
         self.port = httpx.URL(self.served.url).port or 0
         self.client: Server = self._stack.enter_context(transom.connect(self.served.url, token))
@@ -194,6 +203,22 @@ def test_a_tail_continues_after_a_restart_and_ends_with_the_query(
     assert tail.next() is None
     again.stop()
     client.close()
+
+
+def test_a_role_is_kept_to(make_engine: EngineFactory, tmp_path: Path) -> None:
+    guarded = Running(
+        make_engine, tmp_path, token=SECRET, tokens=(AccessToken("grafana", READER, Role.READ),)
+    )
+    guarded.client.register(COUNT, "counts")
+    guarded.push(0, "1.00")
+    with transom.connect(guarded.served.url, READER) as reader:
+        assert list(reader.queries()) == ["counts"]
+        for refused in (lambda: reader.register(COUNT), reader.query("counts").drop, reader.prod):
+            with pytest.raises(
+                Refused, match="the token grafana has the role read; this needs the role register"
+            ):
+                refused()
+    guarded.stop()
 
 
 def test_a_token_is_required(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
 from transom.dashboard.accuracy_view import AccuracyMonitor, expectation_html, scores_html
+from transom.dashboard.actions import Actions
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
 from transom.dashboard.query_view import decisions_html, late_text, refresh_refusal
 from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
 from transom.dashboard.sharing_view import sharing_queries, stream_html, total_work
+from transom.server.roles import LOCAL_CLIENT
 
 
 def test_a_query_says_how_many_rows_it_missed():
@@ -157,7 +159,7 @@ def test_the_monitor_shows_past_and_expected_accuracy():
 
 
 def test_a_new_setting_is_shown_before_the_engine_applies_it():
-    monitor = AccuracyMonitor(FakeService(), "q")
+    monitor = AccuracyMonitor(Actions(FakeService(), LOCAL_CLIENT), "q")
     before = query("q", emits_early=True, aggressiveness=0.5)
     monitor.follow(before)
     assert monitor.current(before) == (0.5, False)

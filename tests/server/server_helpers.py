@@ -16,6 +16,7 @@ import transom
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, bids, bids_engine
 from transom.server.limits import ServiceLimits
+from transom.server.roles import AccessToken
 from transom.server.settings import ServerSettings
 from transom.web_service import Served, serving
 
@@ -38,6 +39,7 @@ ROWS = bids(
     (3, 5.0, "12:03:10"),
 )
 LATER = bids((1, 1.0, "12:05:00"), (2, 2.0, "12:06:30"))
+FAST_CLIENTS = ServiceLimits(request_rate=10**6, request_burst=10**6, registration_rate=10**6)
 
 
 class Backend:
@@ -70,10 +72,20 @@ def backend(
         yield Backend(engine, feed, served, client)
 
 
-def served_with(token: str | None = None, hosts: tuple[str, ...] = (), **limits: Any) -> ServerSettings:
-    """Settings for a test: any free port, no dashboard, and some limits."""
+def served_with(
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    tokens: tuple[AccessToken, ...] = (),
+    **limits: Any,
+) -> ServerSettings:
+    """Settings for a test: any free port, no dashboard, and some limits; tests send requests at any rate."""
     return ServerSettings(
-        port=0, dashboard=False, token=token, hosts=hosts, limits=replace(ServiceLimits(), **limits)
+        port=0,
+        dashboard=False,
+        token=token,
+        tokens=tokens,
+        hosts=hosts,
+        limits=replace(FAST_CLIENTS, **limits),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +18,8 @@ from transom.errors import SettingError
 from transom.server import login
 from transom.server.access import Guard, host_name
 from transom.server.limits import ServiceLimits
+from transom.server.rate_limits import RateLimiter
+from transom.server.roles import AccessToken, Role
 from transom.server.settings import ServerSettings, server_settings
 
 TOKEN = "correct-horse-battery"
@@ -35,13 +38,14 @@ def ask(
     headers: dict[str, str] | None = None,
     content: Any = None,
     guard: Guard | None = None,
+    peer: str = "127.0.0.1",
     **settings: Any,
 ) -> httpx.Response:
     """What the guard makes of a request."""
     app = guard or Guard(echo, ServerSettings(**settings))
 
     async def answer() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
+        transport = httpx.ASGITransport(app=app, client=(peer, 50000))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8710") as client:
             return await client.request(method, path, headers=headers, content=content)
 
@@ -137,7 +141,11 @@ TOKENS = [
     ("signs that are not ASCII", {"Authorization": "Bearer \u00e4\u00e4"}, 401),
     ("the token as a cookie", {"Cookie": f"transom_session={TOKEN}"}, 401),
     ("a cookie of nonsense", {"Cookie": "transom_session=1.2.3; ;;=="}, 401),
-    ("a cookie that is over", {"Cookie": f"transom_session={login.Login(TOKEN, 1).session(1)}"}, 401),
+    (
+        "a cookie that is over",
+        {"Cookie": f"transom_session={login.session(AccessToken('default', TOKEN), 1)}"},
+        401,
+    ),
 ]
 
 
@@ -173,14 +181,25 @@ class TestSigningIn:
         left = ask("POST", "/logout", headers=value, guard=guard)
         assert 'transom_session=""' in left.headers["set-cookie"]
 
-    def test_a_wrong_token_is_told_and_only_a_few_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        guard, now = Guard(echo, ServerSettings(token=TOKEN)), 1000.0
-        monkeypatch.setattr(login.time, "monotonic", lambda: now)
+    def test_wrong_tokens_are_limited_by_address_and_the_right_one_is_always_accepted(self) -> None:
+        guard = Guard(echo, ServerSettings(token=TOKEN))
         guesses = [ask("POST", "/login", content="token=wrong", guard=guard) for _ in range(11)]
         assert [told.status_code for told in guesses] == [401] * 10 + [429]
-        assert ask("POST", "/login", content=f"token={TOKEN}", guard=guard).status_code == 429
-        now += login.WRONG_TOKEN_SECONDS
+        assert 1 <= int(guesses[-1].headers["retry-after"]) <= 60
+        elsewhere = ask("POST", "/login", content="token=wrong", guard=guard, peer="10.0.0.2")
+        assert elsewhere.status_code == 401
         assert ask("POST", "/login", content=f"token={TOKEN}", guard=guard).status_code == 303
+        assert ask(headers={"Authorization": f"Bearer {TOKEN}"}, guard=guard).status_code == 200
+
+    def test_wrong_tokens_in_headers_are_limited_too(self) -> None:
+        guard = Guard(echo, ServerSettings(token=TOKEN))
+        wrong = {"Authorization": "Bearer wrong"}
+        guesses = [ask(headers=wrong, guard=guard) for _ in range(11)]
+        assert [told.status_code for told in guesses] == [401] * 10 + [429]
+        assert ask(headers=wrong, guard=guard, peer="10.0.0.2").status_code == 401
+        assert ask(headers={"Authorization": f"Bearer {TOKEN}"}, guard=guard).status_code == 200
+        assert ask(guard=guard).status_code == 401  # a request without a token is no guess
+        assert ask(path="/healthz", headers=wrong, guard=guard).status_code == 200
 
     @pytest.mark.parametrize(
         "after", ["https://evil.example", "//evil.example", "/\\evil.example", "x", "/a\n"]
@@ -205,7 +224,7 @@ class TestSigningIn:
         assert ask("POST", "/login", headers, f"token={TOKEN}", token=TOKEN).status_code == 403
 
     def test_sessions_of_another_token_are_none(self) -> None:
-        other = login.Login("another-token-of-it", 1).session(int(time.time()) + 100)
+        other = login.session(AccessToken("default", "another-token-of-it"), int(time.time()) + 100)
         assert ask(headers={"Cookie": f"transom_session={other}"}, token=TOKEN).status_code == 401
 
 
@@ -242,6 +261,45 @@ def test_answers_carry_what_browsers_need_to_be_careful() -> None:
     assert "https:" not in page["content-security-policy"]
 
 
+class TestRates:
+    """Requests are counted by token, or else by address."""
+
+    few = ServiceLimits(request_rate=1, request_burst=3)
+
+    def statuses(self, guard: Guard, count: int, **request: Any) -> list[int]:
+        return [ask(guard=guard, **request).status_code for _ in range(count)]
+
+    def test_a_client_beyond_its_rate_is_asked_to_wait(self) -> None:
+        guard = Guard(echo, ServerSettings(limits=self.few))
+        assert self.statuses(guard, 4) == [200, 200, 200, 429]
+        told = ask(guard=guard)
+        assert (told.json()["error"]["kind"], told.headers["retry-after"]) == ("limit", "1")
+        assert self.statuses(guard, 1, peer="10.0.0.2") == [200]
+
+    def test_tokens_are_counted_apart_from_each_other_and_from_addresses(self) -> None:
+        tokens = (AccessToken("ops", TOKEN), AccessToken("grafana", "another-token-of-it", Role.READ))
+        guard = Guard(echo, ServerSettings(tokens=tokens, limits=self.few))
+        assert self.statuses(guard, 4, path="/healthz") == [200, 200, 200, 429]
+        for token in tokens:
+            headers = {"Authorization": f"Bearer {token.secret}"}
+            assert self.statuses(guard, 4, headers=headers) == [200, 200, 200, 429]
+
+    def test_files_of_the_dashboard_are_not_counted(self) -> None:
+        guard = Guard(echo, ServerSettings(limits=self.few))
+        assert self.statuses(guard, 9, path="/_nicegui/3/vue.js") == [200] * 9
+
+    def test_a_bucket_fills_again(self) -> None:
+        now = 100.0
+        limiter = RateLimiter(rate=2, burst=2, clock=lambda: now)
+        assert [limiter.wait("a") for _ in range(3)] == [0, 0, 0.5]
+        now += 0.25
+        assert limiter.wait("a") == 0.25
+        now += 0.25
+        assert [limiter.wait("a") for _ in range(2)] == [0, 0.5]
+        now += 3600
+        assert [limiter.wait("a") for _ in range(3)] == [0, 0, 0.5]
+
+
 class TestSettings:
     def test_nobody_listens_beyond_this_machine_without_a_token(
         self, monkeypatch: pytest.MonkeyPatch
@@ -271,6 +329,47 @@ class TestSettings:
 
     def test_the_token_is_not_shown(self) -> None:
         assert TOKEN not in repr(ServerSettings(token=TOKEN))
+        assert TOKEN not in repr(ServerSettings(tokens=(AccessToken("ops", TOKEN),)))
+
+    def test_tokens_with_roles_are_of_files_and_the_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("TRANSOM_TOKEN", raising=False)
+        monkeypatch.setenv("OPS", TOKEN)
+        file = tmp_path / "token"
+        file.write_text("another-token-of-it\n")
+        entries = [
+            {"name": "ops", "role": "admin", "token_env": "OPS"},
+            {"name": "grafana", "role": "read", "token_file": str(file)},
+        ]
+        made = server_settings({"host": "0.0.0.0", "tokens": entries}, {})
+        assert made.access_tokens == (
+            AccessToken("ops", TOKEN, Role.ADMIN),
+            AccessToken("grafana", "another-token-of-it", Role.READ),
+        )
+        monkeypatch.setenv("TRANSOM_TOKEN", "the-token-without-a-name")
+        first = server_settings({"tokens": entries}, {}).access_tokens[0]
+        assert (first.name, first.role) == ("default", Role.ADMIN)
+
+    @pytest.mark.parametrize(
+        ("entries", "says"),
+        [
+            ([{"name": "a", "role": "root", "token_env": "OPS"}], "the role is one of read, register, admin"),
+            ([{"name": "a", "role": "read"}], "give its token_file or its token_env"),
+            ([{"name": "a", "role": "read", "token_env": "UNSET"}], "the token a: UNSET is empty"),
+            ([{"name": "a", "role": "read", "token_env": "SHORT"}], "the token a: .* at least 16"),
+            ([{"name": "a/b", "role": "read", "token_env": "OPS"}], "not a token's name"),
+            ([{"name": name, "role": "read", "token_env": "OPS"} for name in "ab"], "the same secret"),
+        ],
+    )
+    def test_wrong_tokens_are_reported(
+        self, entries: list[dict[str, str]], says: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPS", TOKEN)
+        monkeypatch.setenv("SHORT", "short")
+        with pytest.raises(SettingError, match=says) as raised:
+            server_settings({"tokens": entries}, {})
+        assert TOKEN not in str(raised.value)
 
     def test_names_are_read_from_headers(self) -> None:
         assert [host_name(host) for host in ("A:1", "[::1]", "a@b:1", "")] == ["a", "::1", "b", ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transom.errors import StateError
+from transom.errors import StateError, TransomError
 
 
 class NotFound(StateError, LookupError):
@@ -11,3 +11,7 @@ class NotFound(StateError, LookupError):
 
 class LimitError(StateError):
     """A limit of the server is reached."""
+
+
+class RoleError(TransomError):
+    """The role of the client does not allow this."""

@@ -17,6 +17,7 @@ from transom.cli.settings_table import (
     SINK,
     STREAM,
     TABLE,
+    TOKEN,
     Setting,
     read_settings,
 )
@@ -25,7 +26,8 @@ from transom.sql.clauses.summary import parse_summary
 
 Settings = dict[str, Any]
 
-SECTION_NAMES = (*SETTING_SECTIONS, "summaries")
+NESTED_SECTIONS = ("tokens",)  # in the section `server`
+SECTION_NAMES = (*(name for name in SETTING_SECTIONS if name not in NESTED_SECTIONS), "summaries")
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,15 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
         sinks=_sinks(given.get("sinks") or [], "sinks", base),
         engine=_settings(ENGINE, given.get("engine") or {}, "engine", base),
         summaries=_summaries(given.get("summaries") or []),
-        server=_settings(SERVER, given.get("server") or {}, "server", base),
+        server=_server(given.get("server") or {}, base),
     )
+
+
+def _server(given: Any, base: Path) -> Settings:
+    settings = _settings(SERVER, given, "server", base)
+    for at, entry in enumerate(settings.get("tokens", ())):
+        settings["tokens"][at] = _settings(TOKEN, entry, f"server.tokens[{at}]", base)
+    return settings
 
 
 def _summaries(given: Any) -> list[str]:

@@ -22,8 +22,21 @@ def serve(
     ] = None,
     generate_token: Annotated[
         bool,
-        typer.Option("--generate-token", help="require a new random token, which is printed once on stderr"),
+        typer.Option(
+            "--generate-token",
+            help="require a new random token of the role admin, which is printed once on stderr",
+        ),
     ] = False,
+    read_token_file: Annotated[
+        Path | None,
+        typer.Option("--read-token-file", metavar="FILE", help="a file with a token of the role read"),
+    ] = None,
+    register_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--register-token-file", metavar="FILE", help="a file with a token of the role register"
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,10 +65,17 @@ def serve(
     from transom.server.settings import server_settings
 
     pipeline = on_master(load_pipeline(pipeline_file, served=True), master)
+    files = {"read": read_token_file, "register": register_token_file}
+    role_tokens = [
+        {"name": role, "role": role, "token_file": str(file)}
+        for role, file in files.items()
+        if file is not None
+    ]
     options = {
         "host": host,
         "port": port,
         "token_file": None if token_file is None else str(token_file),
+        "tokens": [*pipeline.server.get("tokens", []), *role_tokens] if role_tokens else None,
         "hosts": [*pipeline.server.get("hosts", []), *allow_host] if allow_host else None,
         "dashboard": dashboard,
     }

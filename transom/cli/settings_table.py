@@ -131,9 +131,10 @@ SERVER = (
     Setting(
         "token_file",
         "path",
-        "a file with the token that clients must send",
+        "a file with a token of the role admin that clients must send",
         "`TRANSOM_TOKEN` of the environment",
     ),
+    Setting("tokens", "tokens", "further tokens, each with a name and a role"),
     Setting("hosts", "names", "further host names that lead to the server, such as a proxy's"),
     Setting("dashboard", "flag", "whether to serve the dashboard beside the API", "true"),
     Setting("queries", "count", "the largest number of registered queries", "10000"),
@@ -142,6 +143,23 @@ SERVER = (
     Setting("body", "count", "the largest size of a request, in bytes", "4194304"),
     Setting("sql", "count", "the longest query, in characters", "65536"),
     Setting("previews", "count", "the largest number of previews", "16"),
+    Setting("request_rate", "count", "requests a second of one client; a tail is one request", "200"),
+    Setting("request_burst", "count", "requests of one client at once", "1000"),
+    Setting("registration_rate", "count", "registrations and previews a second of one client", "20"),
+    Setting("registration_burst", "count", "registrations and previews of one client at once", "500"),
+    Setting(
+        "connections",
+        "count",
+        "the largest number of connections; at most half of the file descriptors of the process",
+        "2000",
+    ),
+    Setting(
+        "peer_connections",
+        "count",
+        "the largest number of connections from one address of another machine",
+        "200",
+    ),
+    Setting("request_seconds", "count", "the number of seconds in which a request must arrive", "30"),
     Setting("recent", "count", "the size of recent results kept in memory for readers, in bytes", "67108864"),
     Setting(
         "metrics_queries",
@@ -151,6 +169,13 @@ SERVER = (
     ),
 )
 
+TOKEN = (
+    Setting("name", "text", "the name of the client; letters, digits, and any of `_.-`", required=True),
+    Setting("role", "text", "read, register or admin", required=True),
+    Setting("token_file", "path", "a file with the token"),
+    Setting("token_env", "text", "the environment variable that holds the token"),
+)
+
 SETTING_SECTIONS: Mapping[str, tuple[Setting, ...]] = {
     "streams": STREAM,
     "tables": TABLE,
@@ -158,6 +183,7 @@ SETTING_SECTIONS: Mapping[str, tuple[Setting, ...]] = {
     "sinks": SINK,
     "engine": ENGINE,
     "server": SERVER,
+    "tokens": TOKEN,
 }
 
 
@@ -249,6 +275,12 @@ def _sinks(value: Any) -> list[Any]:
     return value
 
 
+def _tokens(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise SettingError(f"expected a list of tokens, each with a name and a role, not {value!r}")
+    return value
+
+
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "text": _text,
     "path": _text,
@@ -264,6 +296,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "options": _options,
     "sinks": _sinks,
     "replay": _replay,
+    "tokens": _tokens,
 }
 
 KIND_TEXTS = {
@@ -281,6 +314,7 @@ KIND_TEXTS = {
     "options": "a mapping from option to value",
     "sinks": "a list of sinks",
     "replay": "a mapping from option to value; `{}` for the recorded speed",
+    "tokens": "a list of [tokens](#tokens)",
 }
 
 

@@ -18,7 +18,7 @@ class Unreachable(ServerError):
 
 
 class Refused(ServerError):
-    """The server refuses this client: the token is missing or wrong, or it does not serve this address."""
+    """The server refuses this client: its token is missing, wrong or of a lesser role, or the host name is."""
 
 
 ERRORS_BY_KIND: Mapping[str, type[TransomError]] = {

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from transom.api.conventions import TOKEN_VARIABLE
+from transom.api.errors import LimitError
 from transom.api.records import Health, Record, parse_record
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError, Unreachable, error_from
@@ -112,17 +114,23 @@ class HttpClient:
     ) -> httpx.Response:
         sent = without_none(**params)
         wait = float(sent.get("wait", 0))
-        response = self._send(
-            method,
-            path,
-            params=sent,
-            headers=headers,
-            json=None if body is None else json_ready(body),
-            timeout=httpx.Timeout(self.timeout, read=self.timeout + wait),
-        )
-        if not response.is_success:
-            raise self._error(response)
-        return response
+        deadline = monotonic() + self.timeout
+        while True:
+            response = self._send(
+                method,
+                path,
+                params=sent,
+                headers=headers,
+                json=None if body is None else json_ready(body),
+                timeout=httpx.Timeout(self.timeout, read=self.timeout + wait),
+            )
+            if response.is_success:
+                return response
+            error, pause = self._error(response), response.headers.get("Retry-After", "")
+            is_rate_limit = isinstance(error, LimitError) and pause.isdigit()
+            if not is_rate_limit or monotonic() + int(pause) > deadline:
+                raise error
+            sleep(int(pause))
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from transom.api.records import QueryStatus
+from transom.dashboard.actions import Actions
 from transom.dashboard.charts import accuracy_chart, expected_accuracy
 from transom.dashboard.display_text import esc, format_percent
 from transom.dashboard.threads import run_in_thread
@@ -23,7 +24,6 @@ from transom.dashboard.widgets import (
 )
 from transom.errors import TransomError
 from transom.estimates import Accuracy, ItemAccuracy, Score
-from transom.server.service import Service
 
 MOST_AGGRESSIVE = 95  # percent: beyond that, a window would be emitted before its last slide begins
 
@@ -31,8 +31,8 @@ MOST_AGGRESSIVE = 95  # percent: beyond that, a window would be emitted before i
 class AccuracyMonitor:
     """The panel of a query with EMIT EARLY (thesis, figure 6.4)."""
 
-    def __init__(self, service: Service, name: str):
-        self.service, self.name = service, name
+    def __init__(self, actions: Actions, name: str):
+        self.actions, self.name = actions, name
         self.accuracy: Accuracy | None = None
         self.status: QueryStatus | None = None
         self.dragged: float | None = None  # the slider's value while the user drags it
@@ -60,9 +60,11 @@ class AccuracyMonitor:
                             self._reset,
                             "small",
                             data_testid="aggressiveness-reset",
+                            data_needs="register",
                             title="Use the query's own setting",
                         )
-                    self.slider = slider(_slider(None), self._on_drag, self._on_release)
+                    with box("", data_needs="register"):
+                        self.slider = slider(_slider(None), self._on_drag, self._on_release)
                     self.note = Panel("", classes="small muted", data_testid="expected", role="status")
 
     def _on_drag(self, value: int) -> None:
@@ -79,7 +81,7 @@ class AccuracyMonitor:
         self.dragged, self.pending = None, (value,)
         self._show_slider()
         try:
-            await run_in_thread(self.service.tune, self.name, value)
+            await run_in_thread(self.actions.tune, self.name, value)
         except TransomError as error:
             self.pending = None
             toast(str(error), "bad")

@@ -12,6 +12,7 @@ from nicegui import ui
 
 from transom.api.errors import NotFound
 from transom.api.records import CheckedQuery, QueryStatus, StreamStatus
+from transom.dashboard.actions import Actions
 from transom.dashboard.chart_points import ChartData, GroupKey
 from transom.dashboard.display_text import esc
 from transom.dashboard.frame import DashboardView, query_link
@@ -54,8 +55,9 @@ class EditorView(DashboardView):
     section = "new"
     title = "New query"
 
-    def __init__(self, service: Service, sql: str, name: str):
+    def __init__(self, service: Service, actions: Actions, sql: str, name: str):
         super().__init__(service)
+        self.actions = actions
         self.sql, self.name = sql, name
         self.checked: CheckedQuery | None = None
         self.streams: Sequence[StreamStatus] = ()
@@ -132,7 +134,7 @@ class EditorView(DashboardView):
             self.plan.set("")
             return
         try:
-            checked = await run_in_thread(self.service.check, sql)
+            checked = await run_in_thread(self.actions.check, sql)
         except TransomError as error:
             if number == self._checks:
                 self._show_error(sql, error)
@@ -167,7 +169,7 @@ class EditorView(DashboardView):
         checked, sql = self.checked, self.code.value or ""
         self.preview_button.classes("busy")
         try:
-            self.preview = await run_in_thread(self.service.preview, sql)
+            self.preview = await run_in_thread(self.actions.preview, sql)
             status = await run_in_thread(self.service.query, self.preview)
         except TransomError as error:
             toast(str(error), "bad")
@@ -207,13 +209,13 @@ class EditorView(DashboardView):
         name, self.preview, self._preview_panel = self.preview, None, None
         if name is not None:
             try:
-                await run_in_thread(self.service.end_preview, name)
+                await run_in_thread(self.actions.end_preview, name)
             except TransomError:
                 pass  # the preview has expired already
 
     def close(self) -> None:
         if self.preview is not None:
-            run_later(self.service.end_preview, self.preview)  # not awaited: this event loop may be closing
+            run_later(self.actions.end_preview, self.preview)  # not awaited: this event loop may be closing
             self.preview = None
 
     async def _register(self) -> None:
@@ -223,7 +225,7 @@ class EditorView(DashboardView):
         try:
             await self._end_preview()
             name = self.name.strip() or None
-            status = await run_in_thread(self.service.register, self.code.value or "", name)
+            status = await run_in_thread(self.actions.register, self.code.value or "", name)
         except TransomError as error:
             toast(str(error), "bad")
             return
@@ -251,7 +253,7 @@ class EditorView(DashboardView):
             status = self.service.query(name)
             self._ticks += 1
             if panel is not None and not status.waits and self._ticks % PROD_TICKS == 0:
-                self.service.prod(name)
+                self.actions.prod(name)
             table = self.service.recent(name, PREVIEWED_RESULTS)
             return streams, PreviewData(status, table, panel.prepare(table) if panel else None)
         except NotFound:

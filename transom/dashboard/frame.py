@@ -76,10 +76,13 @@ class DashboardView:
 
 
 class ViewFrame:
-    """Draws the frame around a view, and refreshes both once a second."""
+    """Draws the frame around a view, and refreshes both once a second.
 
-    def __init__(self, service: Service, view: DashboardView, name: str):
-        self.service, self.view, self.name = service, view, name
+    Unless the client `may_register`, what needs the role register is hidden.
+    """
+
+    def __init__(self, service: Service, view: DashboardView, name: str, may_register: bool = True):
+        self.service, self.view, self.name, self.may_register = service, view, name, may_register
         view.frame = self
         self.is_visible = True
         self.is_stopped = False
@@ -92,7 +95,7 @@ class ViewFrame:
         if parent is not None:  # Quasar would make it a second <main>, with the navigation inside
             parent.parent.tag = "div"
         Panel("Skip to content", "a", "skip", href="#main")
-        with box("frame"):
+        with box("frame" if self.may_register else "frame read-only"):
             with box("side", "header"):
                 self._build_sidebar()
             with box("content", "main", id="main", tabindex="-1"):

@@ -16,6 +16,7 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from transom.dashboard.icons import FAVICON
+from transom.server.roles import CLIENT_KEY, LOCAL_CLIENT, ApiClient
 from transom.server.service import Service
 
 SCOPE_KEY = "transom.dashboard"
@@ -37,6 +38,12 @@ def dashboard_of(request: Request) -> MountedDashboard:
     """The dashboard that a request belongs to."""
     dashboard: MountedDashboard = request.scope[SCOPE_KEY]
     return dashboard
+
+
+def client_of_request(request: Request) -> ApiClient:
+    """The client whose token a request has; an application without access control has only local clients."""
+    client: ApiClient = request.scope.get(CLIENT_KEY, LOCAL_CLIENT)
+    return client
 
 
 class RunningLoop:

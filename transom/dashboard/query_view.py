@@ -13,6 +13,7 @@ from nicegui import ui
 
 from transom.api.records import DecisionInfo, QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
+from transom.dashboard.actions import Actions
 from transom.dashboard.chart_points import ChartData, GroupKey
 from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, format_percent
 from transom.dashboard.frame import DashboardView, not_found_html, query_link
@@ -32,6 +33,7 @@ from transom.server.service import Service
 
 CHARTED_RESULTS = 5_000  # newest results that are read
 TABS = (("results", "Results"), ("explain", "Explain"))
+READ_ONLY = "Your token has the role read: you see results when windows close."
 PLAN_SECONDS = 10.0  # between two readings of the plan
 
 
@@ -55,13 +57,14 @@ class QueryView(DashboardView):
 
     section = "queries"
 
-    def __init__(self, service: Service, status: QueryStatus, tab: str):
+    def __init__(self, service: Service, actions: Actions, status: QueryStatus, tab: str):
         super().__init__(service)
+        self.actions = actions
         self.status, self.name, self.title = status, status.name, status.name
         self.tab = tab if tab in dict(TABS) else "results"
         self.is_lookup, self.has_preference = status.kind == "on demand", status.kind == "preference"
         self.chart = LiveChart(status.columns, height="tall" if status.emits_early else "")
-        self.monitor = AccuracyMonitor(service, status.name) if status.emits_early else None
+        self.monitor = AccuracyMonitor(actions, status.name) if status.emits_early else None
         self.lookup = LookupPanel(service, status) if self.is_lookup else None
         self._shown_version: tuple[int, int | None] | None = None  # number and time of the results on screen
         self._plan_read_at = 0.0
@@ -83,8 +86,19 @@ class QueryView(DashboardView):
                     "refresh",
                     data_testid="refresh",
                 )
-                self.resume = button("Resume", self._resume, "", "play", data_testid="resume")
-                button("Drop", None, "danger", "drop", data_do="open", data_what="drop", data_testid="drop")
+                self.resume = button(
+                    "Resume", self._resume, "", "play", data_testid="resume", data_needs="register"
+                )
+                button(
+                    "Drop",
+                    None,
+                    "danger",
+                    "drop",
+                    data_do="open",
+                    data_what="drop",
+                    data_testid="drop",
+                    data_needs="register",
+                )
         self._build_facts()
         self.tabs = Panel(self._tabs_html(), role="tablist", classes="tabs", aria_label="Views of the query")
         self.tabs.on_action(self._on_tab)
@@ -171,7 +185,7 @@ class QueryView(DashboardView):
             if self.lookup is not None:
                 self.note.set(await self.lookup.look_up())
                 return
-            early = await run_in_thread(self.service.prod, self.name)
+            early = await run_in_thread(self.actions.prod, self.name)
             self.note.set(refresh_note(early, self.status.columns))
             self._shown_version = None
             await self.frame.refresh()
@@ -182,14 +196,14 @@ class QueryView(DashboardView):
 
     async def _resume(self) -> None:
         try:
-            await run_in_thread(self.service.resume, self.name)
+            await run_in_thread(self.actions.resume, self.name)
             toast(f"{self.name} joins with the next batch")
         except TransomError as error:
             toast(str(error), "bad")
 
     async def _drop(self) -> None:
         try:
-            await run_in_thread(self.service.drop, self.name)
+            await run_in_thread(self.actions.drop, self.name)
         except TransomError as error:
             ui.run_javascript("document.getElementById('drop').close()")
             toast(str(error), "bad")
@@ -247,7 +261,7 @@ class QueryView(DashboardView):
 
     def _show_refresh(self, status: QueryStatus) -> None:
         self.resume.set_visibility(status.suspended is not None)
-        refusal = refresh_refusal(status)
+        refusal = refresh_refusal(status, self.actions.allowed)
         set_attributes(
             self.refresh, {"disabled": True if refusal else None, "title": refusal or "Refresh (r)"}
         )
@@ -259,7 +273,7 @@ class QueryView(DashboardView):
         self.frame.replace(not_found_html(f"{self.name} no longer exists", "The query was dropped."))
 
 
-def refresh_refusal(status: QueryStatus) -> str:
+def refresh_refusal(status: QueryStatus, may_prod: bool = True) -> str:
     """Why the Refresh button is disabled; empty if it is enabled."""
     if status.suspended is not None:
         return f"Suspended: {status.suspended}"
@@ -267,6 +281,8 @@ def refresh_refusal(status: QueryStatus) -> str:
         return "Joins with the next batch."
     if status.kind == "preference":
         return "A query with a preference emits results by itself."
+    if status.kind == "standing" and not may_prod:
+        return READ_ONLY
     return ""
 
 

@@ -13,11 +13,12 @@ from nicegui import ui
 from starlette.types import Scope
 
 from transom.api.errors import NotFound
+from transom.dashboard.actions import Actions
 from transom.dashboard.colors import stylesheet
 from transom.dashboard.editor import EditorView
 from transom.dashboard.frame import DashboardView, ViewFrame, not_found_html
 from transom.dashboard.late_view import LateRowsView
-from transom.dashboard.nicegui_host import MountedDashboard, dashboard_of, serve_with
+from transom.dashboard.nicegui_host import MountedDashboard, client_of_request, dashboard_of, serve_with
 from transom.dashboard.overview import OverviewView
 from transom.dashboard.query_list import QueryListView
 from transom.dashboard.query_view import QueryView
@@ -36,14 +37,12 @@ THEME = (
 )
 
 
-class NotFoundView(DashboardView):
-    """The view of a URL that leads nowhere."""
+class MessageView(DashboardView):
+    """The view of a URL that leads nowhere, or that the client may not use."""
 
-    title = "Not found"
-
-    def __init__(self, service: Service, head: str, text: str):
+    def __init__(self, service: Service, title: str, head: str, text: str):
         super().__init__(service)
-        self.head, self.text = head, text
+        self.title, self.head, self.text = title, head, text
 
     def build(self) -> None:
         Panel(not_found_html(self.head, self.text), classes="card", data_testid="missing")
@@ -76,7 +75,7 @@ def _add_views() -> None:
         except NotFound as error:
             _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
-            _open(request, QueryView(service, status, tab))
+            _open(request, QueryView(service, actions_of(request), status, tab))
 
     @ui.page("/sharing")
     def sharing(request: Request, search: str = "") -> None:
@@ -84,7 +83,12 @@ def _add_views() -> None:
 
     @ui.page("/new")
     def editor(request: Request, sql: str = "", name: str = "") -> None:
-        _open(request, EditorView(dashboard_of(request).service, sql, name))
+        actions = actions_of(request)
+        if actions.allowed:
+            _open(request, EditorView(dashboard_of(request).service, actions, sql, name))
+        else:
+            text = "Your token has the role read. Registering a query needs the role register."
+            _open_message(request, 403, "Not allowed", "This token may only read", text)
 
     @ui.page("/late")
     def late(request: Request, stream: str = "", what: str = "late") -> None:
@@ -100,15 +104,24 @@ def _add_views() -> None:
         return None
 
 
+def actions_of(request: Request) -> Actions:
+    """What the client of a request may change."""
+    return Actions(dashboard_of(request).service, client_of_request(request))
+
+
 def _open(request: Request, view: DashboardView) -> None:
     dashboard = dashboard_of(request)
     ui.add_head_html(_head_html())
-    ViewFrame(dashboard.service, view, dashboard.title).build()
+    ViewFrame(dashboard.service, view, dashboard.title, actions_of(request).allowed).build()
+
+
+def _open_message(request: Request, status: int, title: str, head: str, text: str) -> None:
+    ui.context.client.status_code = status
+    _open(request, MessageView(dashboard_of(request).service, title, head, text))
 
 
 def _not_found(request: Request, head: str, text: str) -> None:
-    ui.context.client.status_code = 404
-    _open(request, NotFoundView(dashboard_of(request).service, head, text))
+    _open_message(request, 404, "Not found", head, text)
 
 
 def query_name_in_path(scope: Scope, name: str) -> str:

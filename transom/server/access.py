@@ -1,7 +1,7 @@
 """Access control: a middleware in front of the API and the dashboard.
 
 It checks the host name of a request (another site may point its own name at this server), the site that the
-request comes from, the token, and the size of the body.
+request comes from, the token, the rate of the client's requests, and the size of the body. Routes check the role.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transom.server.error_responses import error_response
-from transom.server.login import LOGIN_PATH, Login
+from transom.server.login import LOGIN_PATH, Login, WrongTokenError, peer_of, rate_key
+from transom.server.rate_limits import RateLimiter, retry_after
+from transom.server.roles import CLIENT_KEY, LOCAL_CLIENT
 from transom.server.route_helpers import path_segments
 from transom.server.settings import ServerSettings, is_loopback
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SAME_SITE_PATHS = ("/api/", "/_nicegui_ws")  # other sites may not even read these
 OPEN_PATHS = ("/healthz", "/readyz", LOGIN_PATH)  # these need no token
+UNCOUNTED_PATHS = ("/_nicegui/", "/_transom/")  # files of the dashboard; a view needs dozens
 ALL_INTERFACES = ("0.0.0.0", "::", "")
 
 # NiceGUI compiles its templates in the browser, and writes scripts and styles into the page.
@@ -50,7 +53,9 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings):
         self.app, self.settings = app, settings
         self._hosts = {name.casefold() for name in (settings.host, *settings.hosts)}
-        self._login = None if settings.token is None else Login(settings.token, settings.limits.body)
+        tokens, limits = settings.access_tokens, settings.limits
+        self._login = Login(tokens, limits.body) if tokens else None
+        self._requests = RateLimiter(limits.request_rate, limits.request_burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -83,13 +88,34 @@ class Guard:
         unsafe = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
         if (unsafe or scope["path"].startswith(SAME_SITE_PATHS)) and not _is_same_site(headers, host):
             return error_response(403, "forbidden", "the request comes from another site")
-        if scope["path"] in OPEN_PATHS or self._login is None or self._login.admits(headers):
+        try:
+            client = LOCAL_CLIENT if self._login is None else self._login.client_of(headers)
+        except WrongTokenError:
+            refusal = self._wrong_token(peer_of(scope))
+            if scope["path"] not in OPEN_PATHS:
+                return refusal
+            client = None
+        scope[CLIENT_KEY] = client
+        if not scope["path"].startswith(UNCOUNTED_PATHS):
+            wait = self._requests.wait(rate_key(scope))
+            if wait:
+                message = f"more than {self._requests.rate} requests a second: send them more slowly"
+                return error_response(429, "limit", message, retry_after(wait))
+        if scope["path"] in OPEN_PATHS or client is not None:
             return None
         if scope["type"] == "http" and "text/html" in headers.get("accept", ""):
             return RedirectResponse(f"{LOGIN_PATH}?next={quote(scope['path'])}", 303)
-        challenge = {"WWW-Authenticate": "Bearer"}
-        message = "this server needs a token: send Authorization: Bearer ..."
-        return error_response(401, "unauthorized", message, challenge)
+        return _unauthorized()
+
+    def _wrong_token(self, peer: str) -> Response:
+        """The answer to a wrong token; after some from the same address, the client is asked to wait."""
+        assert self._login is not None
+        wait = self._login.wrong_token_wait(peer)
+        if wait:
+            return error_response(
+                429, "unauthorized", "too many wrong tokens from this address", retry_after(wait)
+            )
+        return _unauthorized()
 
     def _is_known(self, host: str) -> bool:
         """Whether a host name is the server's.
@@ -110,6 +136,11 @@ class Guard:
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = f"the request has more than {self.settings.limits.body:,} bytes"
         await error_response(413, "limit", message, {"Connection": "close"})(scope, receive, send)
+
+
+def _unauthorized() -> Response:
+    message = "this server needs a token: send Authorization: Bearer ..."
+    return error_response(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
 
 
 def host_name(host: str) -> str:

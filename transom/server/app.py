@@ -20,7 +20,8 @@ from transom.server.api_reference import api_reference
 from transom.server.error_responses import RESPONSES, add_error_handlers
 from transom.server.event_stream import ChangeSignal, SharedReader, ThreadPools
 from transom.server.metrics import RequestCounter, RequestCounts, metrics_registry
-from transom.server.route_helpers import Context, RouteContext
+from transom.server.rate_limits import RateLimiter
+from transom.server.route_helpers import ReadContext, RouteContext
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 from transom.version import __version__
@@ -39,7 +40,8 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         signal, threads = ChangeSignal(service), ThreadPools()
         reader = SharedReader(service, signal, threads)
-        app.state.context = RouteContext(service, settings, threads, signal, reader)
+        registrations = RateLimiter(settings.limits.registration_rate, settings.limits.registration_burst)
+        app.state.context = RouteContext(service, settings, threads, signal, reader, registrations)
         try:
             yield
         finally:
@@ -78,7 +80,7 @@ def _add_metrics(app: FastAPI, service: Service, settings: ServerSettings, reque
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics"}
 
     @app.get("/metrics", tags=["health"], responses={**RESPONSES, 200: text})
-    async def metrics(context: Context) -> Response:
+    async def metrics(context: ReadContext) -> Response:
         """Metrics in Prometheus's text format."""
         body = await context.threads.quick(lambda: generate_latest(registry))
         return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)

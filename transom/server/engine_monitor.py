@@ -42,6 +42,14 @@ class EngineMonitor:
         return None if error is None else str(error) or type(error).__name__
 
     @property
+    def failure_kind(self) -> str | None:
+        """The same without values of rows: the class of the error, or that a batch is overdue."""
+        error = self.engine.failure
+        if error is not None:
+            return type(error).__name__
+        return None if self.engine.overdue is None else "overdue"
+
+    @property
     def overdue(self) -> str | None:
         """That a batch takes longer than its deadline, if it does."""
         seconds = self.engine.overdue

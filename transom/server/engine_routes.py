@@ -23,9 +23,15 @@ from transom.api.records import (
 from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
 from transom.server.error_responses import RESPONSES
 from transom.server.formats import encode_rows
+from transom.server.roles import ApiClient
 from transom.server.route_helpers import (
-    Context,
+    AdminContext,
+    ChangeContext,
+    OpenContext,
     QueryName,
+    ReadContext,
+    RegistrationContext,
+    RequestClient,
     RouteContext,
     StreamName,
     SummaryName,
@@ -49,27 +55,30 @@ RowLimit = Annotated[int, Query(ge=1, le=1_000_000, description="the largest num
 
 
 @health_router.get("/healthz", responses=UNHEALTHY)
-async def healthz(context: Context) -> JSONResponse:
-    """Whether the process and its engine are alive; 503 with the reason after the engine has failed."""
-    return _health(context, ("starting", "running", "stopped"))
+async def healthz(context: OpenContext, client: RequestClient) -> JSONResponse:
+    """Whether the process and its engine are alive; 503 after the engine has failed.
+
+    The reason is in the answer; without a token, only its kind is.
+    """
+    return _health(context, client, ("starting", "running", "stopped"))
 
 
 @health_router.get("/readyz", responses=UNHEALTHY)
-async def readyz(context: Context) -> JSONResponse:
+async def readyz(context: OpenContext, client: RequestClient) -> JSONResponse:
     """Whether the engine is running."""
-    return _health(context, ("running",))
+    return _health(context, client, ("running",))
 
 
-def _health(context: RouteContext, healthy: tuple[str, ...]) -> JSONResponse:
-    state = context.service.state
-    overdue = context.service.monitor.overdue
-    failure = context.service.failure or overdue
-    body = {"state": state, "failure": failure}
-    return JSONResponse(body, 200 if state in healthy and overdue is None else 503)
+def _health(context: RouteContext, client: ApiClient | None, healthy: tuple[str, ...]) -> JSONResponse:
+    monitor = context.service.monitor
+    is_healthy = monitor.state in healthy and monitor.overdue is None
+    # The text of an error may contain values of rows.
+    failure = (monitor.failure or monitor.overdue) if client is not None else monitor.failure_kind
+    return JSONResponse({"state": monitor.state, "failure": failure}, 200 if is_healthy else 503)
 
 
 @engine_router.get("/status", tags=["service"])
-async def status(context: Context) -> ServiceStatus:
+async def status(context: ReadContext) -> ServiceStatus:
     """The state of the whole service: the engine, the last batch, memory, rows."""
     return await context.threads.quick(context.service.status)
 
@@ -78,19 +87,21 @@ async def status(context: Context) -> ServiceStatus:
 
 
 @engine_router.get("/streams", tags=["streams"])
-async def streams(context: Context) -> StreamList:
+async def streams(context: ReadContext) -> StreamList:
     """The status of every stream."""
     return StreamList(tuple(await context.threads.quick(context.service.streams)))
 
 
 @engine_router.get("/streams/{stream}", tags=["streams"])
-async def stream(context: Context, stream: StreamName) -> StreamStatus:
+async def stream(context: ReadContext, stream: StreamName) -> StreamStatus:
     """The status of a stream."""
     return await context.threads.quick(lambda: context.service.stream(stream))
 
 
 @engine_router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
-async def late(context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000) -> Response:
+async def late(
+    context: ReadContext, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+) -> Response:
     """The newest late rows, each with the reason, the queries that missed it and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
     return await context.rows(await context.threads.slow(lambda: context.service.late(stream, rows)), form)
@@ -98,7 +109,7 @@ async def late(context: Context, stream: StreamName, form: WantedFormat, limit: 
 
 @engine_router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_responses("Rejected rows"))
 async def rejected(
-    context: Context, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+    context: ReadContext, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
 ) -> Response:
     """The newest rows without a usable time, each with the reason and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
@@ -112,7 +123,7 @@ async def rejected(
 
 @engine_router.get("/explain", tags=["service"], responses=PLAN_RESPONSES)
 async def explain_all(
-    context: Context, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
+    context: ReadContext, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
     """The shared plan of all queries."""
     return await plan_response(context, None, format, verbose)
@@ -126,20 +137,20 @@ async def plan_response(context: RouteContext, name: str | None, form: PlanForma
 
 
 @engine_router.post("/register", tags=["queries"], status_code=201)
-async def register_all(context: Context, body: NewQueries) -> QueryList:
+async def register_all(context: RegistrationContext, body: NewQueries) -> QueryList:
     """Register many queries at once, all or none; they join with the next batch."""
     registered = await context.threads.slow(lambda: context.service.register_all(body.queries, body.partial))
     return QueryList(tuple(registered), len(registered))
 
 
 @engine_router.post("/check", tags=["queries"])
-async def check(context: Context, body: SQLText) -> CheckedQuery:
+async def check(context: ChangeContext, body: SQLText) -> CheckedQuery:
     """Describe a query without registering it; an error names the place in the text."""
     return await context.threads.slow(lambda: context.service.check(body.sql))
 
 
 @engine_router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
-async def prod_all(context: Context, body: ProdMany) -> Response:
+async def prod_all(context: ChangeContext, body: ProdMany) -> Response:
     """Early results of open windows of several queries or all, by name."""
 
     def prods() -> bytes:
@@ -156,7 +167,7 @@ async def prod_all(context: Context, body: ProdMany) -> Response:
 
 
 @engine_router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
-async def lookup_text(context: Context, body: LookupText, form: WantedFormat) -> Response:
+async def lookup_text(context: ReadContext, body: LookupText, form: WantedFormat) -> Response:
     """The current answer of an on-demand query that need not be registered, from the stores of others."""
     table = await context.threads.slow(lambda: context.service.lookup_text(body.sql, body.at, body.where))
     return await context.rows(table, form)
@@ -166,13 +177,13 @@ async def lookup_text(context: Context, body: LookupText, form: WantedFormat) ->
 
 
 @engine_router.post("/previews", tags=["previews"], status_code=201)
-async def preview(context: Context, body: SQLText) -> CreatedName:
+async def preview(context: RegistrationContext, body: SQLText) -> CreatedName:
     """Run a query as a preview. It is dropped when no client has used it for two minutes."""
     return CreatedName(await context.threads.slow(lambda: context.service.preview(body.sql)))
 
 
 @engine_router.delete("/previews/{name}", tags=["previews"], status_code=204)
-async def end_preview(context: Context, name: QueryName) -> None:
+async def end_preview(context: ChangeContext, name: QueryName) -> None:
     """Drop a preview."""
     await context.threads.slow(lambda: context.service.end_preview(name))
 
@@ -181,14 +192,14 @@ async def end_preview(context: Context, name: QueryName) -> None:
 
 
 @engine_router.get("/summaries", tags=["summaries"])
-async def summaries(context: Context) -> SummaryList:
+async def summaries(context: ReadContext) -> SummaryList:
     """The status of every summary."""
     summaries_by_name = await context.threads.slow(context.service.summaries)
     return SummaryList(tuple(summaries_by_name.values()))
 
 
 @engine_router.post("/summaries", tags=["summaries"], status_code=201)
-async def create_summary(context: Context, body: SummaryText) -> CreatedName:
+async def create_summary(context: AdminContext, body: SummaryText) -> CreatedName:
     """Run CREATE SUMMARY; it takes effect with the next batch."""
 
     def create() -> str:
@@ -199,6 +210,6 @@ async def create_summary(context: Context, body: SummaryText) -> CreatedName:
 
 
 @engine_router.delete("/summaries/{name}", tags=["summaries"], status_code=204)
-async def drop_summary(context: Context, name: SummaryName) -> None:
+async def drop_summary(context: AdminContext, name: SummaryName) -> None:
     """Drop a summary that no query reads."""
     await context.threads.slow(lambda: context.service.drop_summary(name))

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from transom.api.errors import LimitError, NotFound
+from transom.api.errors import LimitError, NotFound, RoleError
 from transom.api.records import ErrorAnswer
 from transom.errors import BatchError, CostError, SettingError, SQLError, StateError, TransomError
 
@@ -24,19 +24,20 @@ ERROR_TYPES: tuple[tuple[type[TransomError], int, str], ...] = (
     (CostError, 400, "limit"),
     (NotFound, 404, "not_found"),
     (LimitError, 429, "limit"),
+    (RoleError, 403, "forbidden"),
     (SettingError, 400, "setting"),
     (StateError, 409, "state"),
 )
 KIND_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 413: "limit", 429: "limit"}
 DESCRIPTIONS = {
     400: "The SQL is wrong, at a place that the answer names, or a value is not valid",
-    401: "The server needs a token",
-    403: "The request's host name, or the website that it comes from, is not the server's own",
+    401: "The server needs a token, and the request has none, or a wrong one",
+    403: "The token's role does not allow this; or the request's host name, or its website, is not the server's own",
     404: "Nothing has this name",
     409: "The current state does not allow this",
     413: "The request is too large",
     422: "The request is malformed",
-    429: "A limit is reached",
+    429: "A limit is reached; with Retry-After, the client sends too many requests",
     500: "The engine failed to answer",
     503: "The engine is not running",
 }

@@ -1,4 +1,4 @@
-"""Token authentication: by header, or for browsers by a cookie that a sign-in form sets."""
+"""Authentication by token: in a header, or for browsers by a cookie that a sign-in form sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import html
 import time
-from collections import deque
+from collections.abc import Sequence
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -14,10 +14,13 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from transom.server.rate_limits import RateLimiter, retry_after
+from transom.server.roles import CLIENT_KEY, LOCAL_CLIENT, AccessToken, ApiClient
+
 LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 COOKIE = "transom_session"
 SESSION_DAYS = 30
-WRONG_TOKENS = 10  # in a minute; then the form refuses all tokens for a while
+WRONG_TOKENS = 10  # in a minute from one address; further wrong ones get 429 instead of 401
 WRONG_TOKEN_SECONDS = 60.0
 LONGEST_FORM = 4096  # bytes
 
@@ -54,36 +57,56 @@ button {{ border: 0; background: #1f5fbf; color: #fff; cursor: pointer; }}
 """
 
 
+class WrongTokenError(Exception):
+    """A request has a token that is none of the server's."""
+
+
 class Login:
     """Checks tokens and session cookies, and serves the sign-in form."""
 
-    def __init__(self, token: str, body_limit: int):
-        self._token, self._form_limit = token, min(body_limit, LONGEST_FORM)
-        self._wrong: deque[float] = deque(maxlen=WRONG_TOKENS)  # when wrong tokens came
+    def __init__(self, tokens: Sequence[AccessToken], body_limit: int):
+        self._tokens, self._form_limit = tokens, min(body_limit, LONGEST_FORM)
+        self._guesses = RateLimiter(WRONG_TOKENS / WRONG_TOKEN_SECONDS, WRONG_TOKENS)
 
     @staticmethod
     def handles(path: str) -> bool:
         """Whether a path is one of the sign-in paths."""
         return path in (LOGIN_PATH, LOGOUT_PATH)
 
-    def admits(self, headers: Headers) -> bool:
-        """Whether a request has the token or a valid session cookie."""
-        kind, _, token = headers.get("authorization", "").partition(" ")
+    def client_of(self, headers: Headers) -> ApiClient | None:
+        """The client whose token or session a request has; None if it has neither.
+
+        WrongTokenError if the request has a wrong token. An expired session counts as none.
+        """
+        kind, _, secret = headers.get("authorization", "").partition(" ")
         if kind.casefold() == "bearer":
-            return _equal(token.strip(), self._token)
+            token = self._token_of(secret.strip())
+            if token is None:
+                raise WrongTokenError
+            return ApiClient(token.name, token.role)
         session = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-        return session is not None and self._is_session(session)
+        return None if session is None else self._session_client(session)
 
-    def session(self, until: int) -> str:
-        """A cookie's value: its expiry time, signed with the token."""
-        signature = hmac.new(self._token.encode(), f"transom session {until}".encode(), hashlib.sha256)
-        return f"{until}.{signature.hexdigest()}"
+    def wrong_token_wait(self, peer: str) -> float:
+        """Count a wrong token from an address; return the seconds until the next one gets an ordinary answer.
 
-    def _is_session(self, value: str) -> bool:
+        A right token is accepted meanwhile, from any address.
+        """
+        return self._guesses.wait(peer)
+
+    def _token_of(self, secret: str) -> AccessToken | None:
+        # All tokens are compared, so that the time of an answer does not depend on which one matches.
+        matching = [token for token in self._tokens if _equal(secret, token.secret)]
+        return matching[0] if matching else None
+
+    def _session_client(self, value: str) -> ApiClient | None:
         until = value.partition(".")[0]
         if not (until.isascii() and until.isdigit() and len(until) < 16):
-            return False
-        return _equal(value, self.session(int(until))) and int(until) > time.time()
+            return None
+        matching = [token for token in self._tokens if _equal(value, session(token, int(until)))]
+        if not matching or int(until) <= time.time():
+            return None
+        return ApiClient(matching[0].name, matching[0].role)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer /login and /logout."""
@@ -108,22 +131,43 @@ class Login:
                 return sign_in_form("/", "That is too long for a token.", 413)
         fields = parse_qs(body.decode("utf-8", "replace"))
         token, target = fields.get("token", [""])[0].strip(), fields.get("next", ["/"])[0]
-        now = time.monotonic()
-        if len(self._wrong) == WRONG_TOKENS and now - self._wrong[0] < WRONG_TOKEN_SECONDS:
-            return sign_in_form(target, "Too many wrong tokens. Try again in a minute.", 429)
-        if not _equal(token, self._token):
-            self._wrong.append(now)
+        signed_in = self._token_of(token)
+        if signed_in is None:
+            wait = self.wrong_token_wait(peer_of(request.scope))
+            if wait:
+                answer = sign_in_form(target, "Too many wrong tokens. Try again in a minute.", 429)
+                answer.headers.update(retry_after(wait))
+                return answer
             return sign_in_form(target, "That is not the token.", 401)
-        answer = RedirectResponse(same_site_path(target), 303)
-        answer.set_cookie(
+        redirect = RedirectResponse(same_site_path(target), 303)
+        redirect.set_cookie(
             COOKIE,
-            self.session(int(time.time()) + SESSION_DAYS * 86_400),
+            session(signed_in, int(time.time()) + SESSION_DAYS * 86_400),
             max_age=SESSION_DAYS * 86_400,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
         )
-        return answer
+        return redirect
+
+
+def session(token: AccessToken, until: int) -> str:
+    """A cookie's value: its expiry time, signed with a token."""
+    signature = hmac.new(token.secret.encode(), f"transom session {until}".encode(), hashlib.sha256)
+    return f"{until}.{signature.hexdigest()}"
+
+
+def peer_of(scope: Scope) -> str:
+    """The address that a request comes from; a proxy on this machine reports it in X-Forwarded-For."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def rate_key(scope: Scope) -> str:
+    """The name under which a request is counted: its token's, or the address that it comes from."""
+    client: ApiClient | None = scope.get(CLIENT_KEY)
+    is_named = client is not None and client is not LOCAL_CLIENT
+    return f"token {client.name}" if client is not None and is_named else f"address {peer_of(scope)}"
 
 
 def sign_in_form(target: str, error: str = "", status: int = 200) -> HTMLResponse:

@@ -23,7 +23,14 @@ from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import EVENT, EventStream
-from transom.server.route_helpers import Context, QueryName, WantedFormat, rows_responses
+from transom.server.route_helpers import (
+    ChangeContext,
+    QueryName,
+    ReadContext,
+    RegistrationContext,
+    WantedFormat,
+    rows_responses,
+)
 
 query_router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
 
@@ -39,7 +46,7 @@ CursorText = Annotated[
 
 @query_router.get("")
 async def queries(
-    context: Context,
+    context: ReadContext,
     search: Annotated[str, Query(max_length=256, description="text in the name or the SQL")] = "",
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -59,25 +66,25 @@ async def queries(
 
 
 @query_router.post("", name="register", status_code=201)
-async def register_query(context: Context, body: NewQuery) -> QueryStatus:
+async def register_query(context: RegistrationContext, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
     return await context.threads.slow(lambda: context.service.register(body.sql, body.name, body.partial))
 
 
 @query_router.get("/{name}", name="query")
-async def query_status(context: Context, name: QueryName) -> QueryDetail:
+async def query_status(context: ReadContext, name: QueryName) -> QueryDetail:
     """The status of a query, with the planner's decisions about it and their reasons."""
     return await context.threads.quick(lambda: context.service.query_detail(name))
 
 
 @query_router.delete("/{name}", name="drop", status_code=204)
-async def drop_query(context: Context, name: QueryName) -> None:
+async def drop_query(context: ChangeContext, name: QueryName) -> None:
     """Drop a query; it leaves with the next batch."""
     await context.threads.slow(lambda: context.service.drop(name))
 
 
 @query_router.post("/{name}/resume", name="resume", status_code=204)
-async def resume_query(context: Context, name: QueryName) -> None:
+async def resume_query(context: ChangeContext, name: QueryName) -> None:
     """Let a suspended query take part in batches again; it joins with the next batch."""
     await context.threads.slow(lambda: context.service.resume(name))
 
@@ -86,7 +93,7 @@ async def resume_query(context: Context, name: QueryName) -> None:
     "/{name}/results", responses=rows_responses("Results and the cursor after them", ResultList)
 )
 async def results(
-    context: Context,
+    context: ReadContext,
     name: QueryName,
     form: WantedFormat,
     cursor: CursorText = None,
@@ -120,7 +127,7 @@ async def results(
     },
 )
 async def tail_query(
-    context: Context,
+    context: ReadContext,
     name: QueryName,
     cursor: CursorText = None,
     last_event_id: Annotated[
@@ -135,14 +142,18 @@ async def tail_query(
 
 
 @query_router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
-async def prod_query(context: Context, name: QueryName, body: ProdQuery, form: WantedFormat) -> Response:
+async def prod_query(
+    context: ChangeContext, name: QueryName, body: ProdQuery, form: WantedFormat
+) -> Response:
     """Early results of a query's open windows, as of the last committed batch."""
     table = await context.threads.slow(lambda: context.service.prod(name, body.until, body.at, body.where))
     return await context.rows(table, form, await context.columns(name))
 
 
 @query_router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
-async def lookup_query(context: Context, name: QueryName, body: LookupQuery, form: WantedFormat) -> Response:
+async def lookup_query(
+    context: ReadContext, name: QueryName, body: LookupQuery, form: WantedFormat
+) -> Response:
     """The current answer of an on-demand query, for its window or a shorter one."""
     table = await context.threads.slow(
         lambda: context.service.lookup(name, body.range, body.rows, body.at, body.where)
@@ -151,7 +162,7 @@ async def lookup_query(context: Context, name: QueryName, body: LookupQuery, for
 
 
 @query_router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
-async def count_late_rows(context: Context, name: QueryName, form: WantedFormat) -> Response:
+async def count_late_rows(context: ReadContext, name: QueryName, form: WantedFormat) -> Response:
     """The windows of a query that missed rows, and how many each missed; the newest windows last."""
     return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
 
@@ -160,7 +171,7 @@ async def count_late_rows(context: Context, name: QueryName, form: WantedFormat)
     "/{name}/late/rows", name="late_rows", responses=rows_responses("Rows that the query missed")
 )
 async def list_late_rows(
-    context: Context,
+    context: ReadContext,
     name: QueryName,
     form: WantedFormat,
     limit: Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")] = 1_000,
@@ -172,26 +183,26 @@ async def list_late_rows(
 
 @query_router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)
 async def query_plan(
-    context: Context, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
+    context: ReadContext, name: QueryName, format: PlanFormat = PlanFormat.TEXT, verbose: bool = False
 ) -> Response:
     """The query's plan and what it shares with other queries."""
     return await plan_response(context, name, format, verbose)
 
 
 @query_router.get("/{name}/accuracy")
-async def accuracy(context: Context, name: QueryName) -> AccuracyInfo:
+async def accuracy(context: ReadContext, name: QueryName) -> AccuracyInfo:
     """The accuracy of early results of a query with EMIT EARLY."""
     measured = await context.threads.slow(lambda: context.service.accuracy(name))
     return parse_record(AccuracyInfo, asdict(measured))
 
 
 @query_router.get("/{name}/coverage")
-async def coverage(context: Context, name: QueryName) -> CoverageInfo:
+async def coverage(context: ReadContext, name: QueryName) -> CoverageInfo:
     """How a query WITH PREFERENCE has used its budget so far."""
     return record_of(CoverageInfo, await context.threads.slow(lambda: context.service.coverage(name)))
 
 
 @query_router.put("/{name}/aggressiveness", status_code=204)
-async def tune(context: Context, name: QueryName, body: Tuning) -> None:
+async def tune(context: ChangeContext, name: QueryName, body: Tuning) -> None:
     """Set how early a query with EMIT EARLY emits results of open windows."""
     await context.threads.slow(lambda: context.service.tune(name, body.value))

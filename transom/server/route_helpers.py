@@ -9,7 +9,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from fastapi import Depends, Header, Path, Query, Request, Response
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 from pydantic import AfterValidator
+from starlette.exceptions import HTTPException
 
 from transom.api.errors import LimitError
 from transom.api.formats import MEDIA_TYPES, RowsFormat
@@ -17,6 +20,9 @@ from transom.api.records import ColumnInfo, RowList
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import ChangeSignal, SharedReader, ThreadPools, is_large
 from transom.server.formats import encode_rows, wanted_format
+from transom.server.login import rate_key
+from transom.server.rate_limits import RateLimiter, retry_after
+from transom.server.roles import CLIENT_KEY, ApiClient, Role, check_role
 from transom.server.service import Service
 from transom.server.settings import ServerSettings
 
@@ -34,6 +40,7 @@ class RouteContext:
     threads: ThreadPools
     signal: ChangeSignal
     reader: SharedReader
+    registrations: RateLimiter
 
     async def columns(self, name: str) -> tuple[ColumnInfo, ...]:
         """The columns of a query's results."""
@@ -55,10 +62,38 @@ class RouteContext:
             raise LimitError(f"the answer has {rows:,} rows, and the limit is {limit:,}: ask for less")
 
 
-async def route_context(request: Request) -> RouteContext:
-    """The context of the app that serves a request."""
+class RoleContext(SecurityBase):
+    """Gives a route its context if the client has a role; so no route reaches the service without a check.
+
+    With `registers`, the request counts towards the client's limit of registrations.
+    """
+
+    def __init__(self, role: Role, registers: bool = False):
+        self.role, self.registers = role, registers
+        including = [each for each in Role if each.includes(role)]
+        self.scheme_name = role.value
+        self.model = HTTPBearer(description=f"a token with the role {' or '.join(including)}")
+
+    async def __call__(self, request: Request) -> RouteContext:
+        context: RouteContext = request.app.state.context
+        client: ApiClient = request.scope[CLIENT_KEY]
+        check_role(client, self.role)
+        if self.registers and (wait := context.registrations.wait(rate_key(request.scope))):
+            message = f"more than {context.registrations.rate} registrations a second: send them more slowly"
+            raise HTTPException(429, message, dict(retry_after(wait)))
+        return context
+
+
+async def open_context(request: Request) -> RouteContext:
+    """The context of a route that needs no token; `client_of` tells whether the request has one."""
     context: RouteContext = request.app.state.context
     return context
+
+
+async def client_of(request: Request) -> ApiClient | None:
+    """The client that sent a request; None without a valid token."""
+    client: ApiClient | None = request.scope[CLIENT_KEY]
+    return client
 
 
 async def rows_format(
@@ -83,7 +118,12 @@ def _in_path(description: str) -> Any:
     return Path(description=description, min_length=1, max_length=1024)
 
 
-Context = Annotated[RouteContext, Depends(route_context)]
+OpenContext = Annotated[RouteContext, Depends(open_context)]
+RequestClient = Annotated[ApiClient | None, Depends(client_of)]
+ReadContext = Annotated[RouteContext, Depends(RoleContext(Role.READ))]
+ChangeContext = Annotated[RouteContext, Depends(RoleContext(Role.REGISTER))]
+RegistrationContext = Annotated[RouteContext, Depends(RoleContext(Role.REGISTER, registers=True))]
+AdminContext = Annotated[RouteContext, Depends(RoleContext(Role.ADMIN))]
 WantedFormat = Annotated[RowsFormat, Depends(rows_format)]
 QueryName = Annotated[str, _in_path("a query's name, percent-encoded"), AfterValidator(unquote)]
 StreamName = Annotated[str, _in_path("a stream's name, percent-encoded"), AfterValidator(unquote)]
