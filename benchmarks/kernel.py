@@ -17,7 +17,7 @@ from transom.plan.context import Membership
 from transom.plan.planner import Planner
 from transom.plan.strategy import FragmentSharing, Strategy
 from transom.results.advance import apply_batch
-from transom.results.stream_progress import BatchInput
+from transom.results.batch_input import BatchInput
 from transom.sql import Catalog, Query, Relation, bind
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state.state import State

@@ -33,8 +33,7 @@ from transom.plan.context import Membership
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.results.advance import clocks_of
-from transom.results.stream_progress import BatchInput
+from transom.results.batch_input import BatchInput, clocks_of
 from transom.sql import Catalog, Query, Relation, bind
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state import snapshot

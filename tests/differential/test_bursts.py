@@ -26,7 +26,7 @@ from transom.overload.bursts import split_burst
 from transom.overload.chunks import BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.resumption import chunks_to_resume, chunks_without_new_rows
 from transom.plan.strategy import Place, Strategy
-from transom.results.advance import clocks_of
+from transom.results.batch_input import clocks_of
 from transom.sql import Query
 
 STRATEGIES: list[dict[str, Any]] = [

@@ -22,12 +22,11 @@ from transom.ondemand.store_specs import StoreSet, store_scalars
 from transom.ondemand.stores import store_inputs
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
-from transom.results.advance import clocks_of
+from transom.results.batch_input import BatchInput, clocks_of
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
 from transom.results.result_rows import LoweredWindows, Moment, Stored, finish
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.results.stream_progress import BatchInput
 from transom.sql.catalog import Scalars
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules

@@ -18,7 +18,7 @@ from transom.plan.context import Membership
 from transom.plan.passes.stores import store_sets
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.results.stream_progress import BatchInput
+from transom.results.batch_input import BatchInput
 from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all
 from transom.sql.interpreter.scalars import InterpretedScalars

@@ -14,8 +14,8 @@ from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.planner import Planner
+from transom.results.batch_input import BatchInput
 from transom.results.emit import BatchOutput
-from transom.results.stream_progress import BatchInput
 from transom.state.state import State
 from transom.windows.intervals import IntervalSet
 from transom.windows.stream_rules import StreamRules

@@ -37,7 +37,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits
 from transom.plan.planner import SharedPlan, interests_of, query_index
-from transom.results.advance import clocks_of
+from transom.results.batch_input import clocks_of
 from transom.sql.query import Join
 from transom.state.state import State, StreamState
 from transom.windows.batch_profile import Profile

@@ -14,7 +14,7 @@ from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
-from transom.results.stream_progress import BatchInput, missed_times
+from transom.results.batch_input import BatchInput
 from transom.state.state import State, StoreState, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.ids import trailing_start
@@ -118,7 +118,7 @@ def _unseen(store: StoreState, clock: Clock, batch: BatchInput) -> IntervalSet |
     """The event times of tuples that the store missed because it was opened after they arrived."""
     if store.unseen is not None:
         return store.unseen
-    return missed_times(clock, batch) if batch.origin is None else batch.origin.missed
+    return batch.missed_times(clock) if batch.origin is None else batch.origin.missed
 
 
 def _spilled(store: StoreState, shelf: Shelf) -> StoreState:

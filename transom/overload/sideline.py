@@ -130,8 +130,6 @@ class Sideline:
         resumed = self._resumed_chunks(intent, batch.before)
         if not intent.reference:
             return SplitBatch(replace(batch, is_judged=True, on_driver=False), BurstOutcome(resumed=resumed))
-        if intent.budget is None and not resumed:
-            return SplitBatch(batch)
         with ExitStack() as resources:
             split = self._kept(intent, stream, batch, chunk_rows(resumed), resources)
             if resumed:

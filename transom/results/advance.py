@@ -1,39 +1,53 @@
-"""Add what a batch brought to shared slices, and read the windows that close."""
+"""Apply a batch to a state: clocks advance, partial aggregates join shared slices, and windows close."""
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from transom.columns.table_columns import SELECTION, STOP
-from transom.elements import Clock
+from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
 from transom.kernel.sheets import combine, without
-from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import fill_stores
+from transom.overload.chunks import chunk_ranges, chunk_rows, closed_except_held, held_times, highest_time
+from transom.overload.resumption import credit_after
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed
 from transom.plan.layout import Layout
-from transom.plan.passes.admission import slices_held
 from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
-from transom.results.close import Boundary, Reader, close, specs_of, windows_open
+from transom.results.batch_input import BatchInput, clocks_of
+from transom.results.close import Boundary, Reader, close, specs_of
 from transom.results.lower import Reading, Scattered
+from transom.results.query_boundary import boundary, last_slices, last_window
 from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork, shard_needs
-from transom.results.stream_end import groups_held, last_open, last_slices
-from transom.results.stream_progress import BatchInput, account_rows, advance_stream, missed_times
-from transom.state.state import QueryState, SelectionState, State, StreamState, Work
+from transom.state.accounts import Accounts
+from transom.state.state import (
+    MOST_OCCUPIED,
+    ClockState,
+    QueryState,
+    SelectionState,
+    State,
+    StreamState,
+    Totals,
+    Work,
+)
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
-from transom.windows.intervals import LOWEST
-from transom.windows.stream_rules import StreamRules
+from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed
+from transom.windows.intervals import LOWEST, IntervalSet
+
+log = logging.getLogger("transom")
 
 
 @dataclass(frozen=True)
@@ -84,36 +98,6 @@ def with_rows(state: State, batch: BatchInput) -> State:
     return replace(state, sheets=work.sheets, selections=work.selections)
 
 
-def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
-    """The boundary of a query: which windows are closed for its groups."""
-    closed = stream.clock(query.query.clock).closed
-    return Boundary(closed.view(query.key_columns, query.pinned), query_state.forced_wids())
-
-
-def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
-    """How many windows of some queries hold rows and are not closed, counted once for all groups."""
-    counted: dict[object, int] = {}
-    total = 0
-    for query in queries:
-        query_state = state.queries.get(query.name)
-        if query_state is None:
-            continue
-        key = query_state.homes, query.query.window, query_state.forced
-        if key not in counted:
-            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in query_state.homes]))
-            counted[key] = windows_open(query, held, boundary(query, stream, query_state))
-        total += counted[key]
-    return total
-
-
-def clocks_of(
-    queries: Iterable[CompiledQuery], rules: StreamRules, store_sets: Iterable[StoreSet] = ()
-) -> list[Clock]:
-    """The clocks that a stream's batch carries: the stream's own and those of its queries' windows."""
-    once = {id(query.clock): query.clock for query in queries}
-    return list(dict.fromkeys([rules.clock, *once.values(), *(one.clock for one in store_sets)]))
-
-
 class _Work(Reading):
     """A batch being applied to a state; it changes copies."""
 
@@ -140,8 +124,8 @@ class _Work(Reading):
         name = batch.rules.clock.stream
         before = self.before.stream(name)
         clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
-        after = self.streams[name] = advance_stream(before, batch, clocks)
-        self.accounts = account_rows(self.accounts, batch)
+        after = self.streams[name] = _advance_stream(before, batch, clocks)
+        self.accounts = _account_rows(self.accounts, batch)
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.add_partials(batch)
@@ -238,27 +222,17 @@ class _Work(Reading):
         query_state = self.queries[query.name]
         unseen, forced = query_state.unseen, query_state.forced
         if unseen is None:
-            unseen = missed_times(query.query.clock, batch) if batch.origin is None else batch.origin.missed
+            unseen = batch.missed_times(query.query.clock) if batch.origin is None else batch.origin.missed
+        store = None if self.shelf is None else self.shelf.store
         for home in query_state.homes if lasts else ():
-            last = self._last_window(query, home, lasts[home], before) if home in lasts else None
+            if home not in lasts:
+                continue
+            was = self._boundary(query, before, self.before.queries[query.name])
+            last = last_window(self, query, was, home, lasts[home], store)
             if last is not None:
                 forced = max(last + 1, LOWEST if forced is None else forced)
         if unseen is not query_state.unseen or forced != query_state.forced:
             self.queries[query.name] = replace(query_state, unseen=unseen, forced=forced)
-
-    def _last_window(
-        self, query: CompiledQuery, home: int, starts: np.ndarray, before: StreamState
-    ) -> int | None:
-        """The last window of a query that holds tuples, when a stream ends; `starts` is its last slice."""
-        spec, was = query.query.window, self._boundary(query, before, self.before.queries[query.name])
-        if was.view.columns:
-            # Rows that were late for their group are kept, too, and must not close a window of other groups.
-            store = None if self.shelf is None else self.shelf.store
-            return last_open(query, was, groups_held(self, home, store))
-        if windows.has_gaps(spec):  # the last slice may lie between windows
-            starts, _ = slices_held(self, home)
-            starts = starts[windows.in_some_window(spec, starts)]
-        return int(windows.wid_to(spec, starts).max()) if len(starts) else None
 
     def _close(
         self, key: str, layout: Layout, readers: Sequence[Reader], batch: BatchInput, scattered: Scattered
@@ -316,3 +290,129 @@ class _Work(Reading):
         if own is not None and floor > own.floor:
             # `replace` takes twice as long, and with every batch there is one for every query.
             self.selections[home] = SelectionState(**{**vars(own), "floor": floor})
+
+
+# --- the stream: its clocks and its counts ---
+
+
+def _advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
+    """A stream after a batch; `followed` are the clocks that the batch carries."""
+    outcome, totals = batch.outcome, stream.totals + _counts(batch)
+    promised = (
+        {clock: state_of_clock.without_sidelined() for clock, state_of_clock in stream.clocks.items()}
+        if stream.sidelined
+        else stream.clocks
+    )
+    clocks = {
+        clock: state_of_clock
+        if clock in followed or not outcome.rows
+        else replace(state_of_clock, occupied=None)
+        for clock, state_of_clock in promised.items()
+    }
+    for clock in followed:
+        clock_state, was = promised.get(clock) or stream.clock(clock), stream.clock(clock).closed
+        clocks[clock] = _advance_clock(clock_state, was, clock, batch, totals)
+    for clock in dict.fromkeys(punctuation.clock for punctuation in batch.punctuations):
+        clock_state = clocks.get(clock) or stream.clock(clock)
+        ranges = (
+            (punctuation.until, punctuation.since, punctuation.where)
+            for punctuation in batch.punctuations
+            if punctuation.clock == clock
+        )
+        clocks[clock] = replace(clock_state, closed=clock_state.closed.close_all(ranges))
+    sidelined = stream.sidelined
+    if sidelined or batch.burst.sidelined:
+        sidelined = (
+            *(chunk for chunk in sidelined if chunk not in batch.burst.resumed),
+            *batch.burst.sidelined,
+        )
+        clocks = {
+            clock: _held(state_of_clock, stream.clock(clock).closed, held_times(sidelined, clock))
+            for clock, state_of_clock in clocks.items()
+        }
+    if batch.burst.shed:
+        clocks = {
+            clock: state_of_clock.with_shed(chunk_ranges(batch.burst.shed, clock))
+            for clock, state_of_clock in clocks.items()
+        }
+    if batch.origin is not None and batch.origin.shed:
+        clocks[batch.rules.clock] = clocks[batch.rules.clock].with_shed(batch.origin.shed)
+    work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
+    return StreamState(clocks, totals, work, sidelined, _credit(stream, batch, bool(sidelined)))
+
+
+def _counts(batch: BatchInput) -> Totals:
+    """What became of the new rows of a batch, and of its resumed rows."""
+    outcome, burst = batch.outcome, batch.burst
+    sidelined, shed = chunk_rows(burst.sidelined), chunk_rows(burst.shed)
+    return Totals(
+        batch.new_rows + sidelined + shed,
+        outcome.counted,
+        outcome.unwanted,
+        outcome.late,
+        outcome.timeless + outcome.ahead,
+        sidelined - chunk_rows(burst.resumed),
+        shed,
+    )
+
+
+def _account_rows(accounts: Accounts, batch: BatchInput) -> Accounts:
+    """The accounts of queries after a batch: of all that read its rows."""
+    own, burst = batch.outcome.accounts, batch.burst
+    if not own.names:
+        return accounts
+    numbers = map(chunk_rows, (burst.sidelined, burst.shed, burst.resumed))
+    found = accounts.plus(own.names, own.counts, own.windows, *numbers)
+    if found.unaccounted > accounts.unaccounted:
+        rows, stream = found.unaccounted - accounts.unaccounted, batch.rules.clock.stream
+        log.error("%d rows of %s are not accounted for: the counts of its queries are wrong", rows, stream)
+    return found
+
+
+def _credit(stream: StreamState, batch: BatchInput, are_left: bool) -> int:
+    share = batch.rules.overload.share if batch.rules.overload is not None else 1
+    taken = chunk_rows(batch.burst.resumed)
+    return credit_after(stream.credit, bool(stream.sidelined) and are_left, batch.new_rows, taken, share)
+
+
+def _held(promised: ClockState, before: Closed, held: IntervalSet) -> ClockState:
+    """A clock with the promised times closed, except the times of sidelined rows."""
+    return (
+        replace(promised, closed=closed_except_held(before, promised.closed, held), promised=promised.closed)
+        if held
+        else promised
+    )
+
+
+def _advance_clock(
+    clock_state: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
+) -> ClockState:
+    """A clock after a batch: `clock_state` is without sidelined rows, and `was` is what was closed before."""
+    profile = batch.outcome.clocks.get(clock, Profile())
+    beside = highest_time((*batch.burst.sidelined, *batch.burst.shed), clock)
+    high = max((top for top in (clock_state.high, profile.top, beside) if top is not None), default=None)
+    newest = max((top for top in (clock_state.newest, profile.top) if top is not None), default=None)
+    slack = batch.rules.slack_of(clock)
+    closed: Closed = clock_state.closed
+    if clock.kind is ClockKind.ROWS:
+        closed = closed.close(totals.accepted) if totals.accepted else closed
+    elif high is not None and slack is not None:
+        closed = closed.close(high - slack)
+    occupied = clock_state.occupied if clock_state.occupied is not None else batch.missed_times(clock)
+    if occupied is not None:
+        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
+    arrivals = clock_state.arrivals
+    came = profile.occupied() if batch.origin is None else batch.origin.arrived
+    came |= chunk_ranges(batch.burst.sidelined, clock)
+    if came:
+        arrivals = arrivals.with_rows(came, batch.clock, _oldest(clock, was, batch))
+    return replace(clock_state, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
+
+
+def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:
+    """The start of the longest window that was open before the batch."""
+    watermark = closed.watermark()
+    if watermark is None:
+        return None
+    longest = max((q.query.window.range for q in batch.queries if q.query.clock == clock), default=0)
+    return watermark - longest

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from transom.elements import Clock, ClockKind, Prod, Punctuation
 from transom.plan.compiled_query import CompiledQuery
-from transom.results.advance import boundary
+from transom.results.batch_input import BatchInput, Origin
 from transom.results.close import Boundary
 from transom.results.prodder import now_of
-from transom.results.stream_progress import BatchInput, Origin
+from transom.results.query_boundary import boundary
 from transom.sql.binding.cascades import relation_of
 from transom.sql.item_columns import key_reference
 from transom.state.state import State, StreamState

@@ -25,13 +25,14 @@ from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
-from transom.results.advance import apply_batch, boundary, with_rows
+from transom.results.advance import apply_batch, with_rows
+from transom.results.batch_input import BatchInput
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.prodder import due_windows
+from transom.results.query_boundary import boundary
 from transom.results.result_rows import Moment, Results, Stored, finish
 from transom.results.shard_work import ShardWork
-from transom.results.stream_progress import BatchInput
 from transom.sql.catalog import Scalars
 from transom.state.state import State
 from transom.windows.intervals import LOWEST

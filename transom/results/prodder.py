@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from transom.elements import Clock, ClockKind, Prod
 from transom.plan.compiled_query import CompiledQuery
+from transom.results.batch_input import BatchInput
 from transom.results.early_results import EVERYTHING, WindowRequest, window_requests
-from transom.results.stream_progress import BatchInput
 from transom.state.state import ProdderState, State, StreamState
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet, union

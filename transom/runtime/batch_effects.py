@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from transom.kernel.aggregate import Outcome
+from transom.results.batch_input import BatchInput
 from transom.results.emit import EmitBackend
 from transom.results.result_rows import Moment, Stored
 from transom.results.shard_work import ShardWork
-from transom.results.stream_progress import BatchInput
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest
 from transom.runtime.registry import Registry

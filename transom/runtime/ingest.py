@@ -18,12 +18,12 @@ from transom.ingest.streams import Carried, Stream, believable, carried_control
 from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
 from transom.overload.chunks import NO_BURST, BurstOutcome, highest_time
-from transom.overload.sideline import Sideline
+from transom.overload.sideline import Sideline, SplitBatch
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Promising
-from transom.results.stream_progress import BatchInput
+from transom.results.batch_input import BatchInput
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
@@ -75,7 +75,11 @@ class Ingest:
             frame = self.sideline.rows(intent, stream, state)
         else:
             carried, frame = carried_control(stream, frame)
-        split = self.sideline.split(intent, stream, self._batch(intent, stream, frame, registry, state))
+        batch = self._batch(intent, stream, frame, registry, state)
+        if intent.takes_new_rows_only:
+            split = SplitBatch(batch)
+        else:
+            split = self.sideline.split(intent, stream, batch)
         batch = split.batch
         with split.resources:
             self.executors.files.begin(intent.batch_id)

@@ -29,9 +29,9 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
 from transom.promising.execution import Pace, Promising
+from transom.results.batch_input import BatchInput
 from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
-from transom.results.stream_progress import BatchInput
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch

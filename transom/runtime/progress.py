@@ -19,7 +19,7 @@ from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_d
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted, queries_text, readable
 from transom.plan.families import family_kind
-from transom.results.advance import open_windows
+from transom.results.query_boundary import open_windows
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Registry

@@ -30,6 +30,11 @@ class BatchIntent:
         default_factory=dict
     )  # what made it fail and is left out, with the reason
 
+    @property
+    def takes_new_rows_only(self) -> bool:
+        """Whether it processes all new rows of its stream and no sidelined ones: there is no budget to keep."""
+        return bool(self.reference) and self.budget is None and not self.sidelined
+
     def to_json(self) -> dict[str, Any]:
         return {
             "version": FORMAT_VERSION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,15 @@ class ClockState:
     arrivals: Arrivals = field(default_factory=Arrivals)
     promised: Closed | None = None
     newest: int | None = None
+
+    def without_sidelined(self) -> ClockState:
+        """The clock as it would be without sidelined rows."""
+        return self if self.promised is None else replace(self, closed=self.promised, promised=None)
+
+    def with_shed(self, lost: IntervalSet) -> ClockState:
+        """The clock after rows of these times were shed."""
+        shed = (self.arrivals.shed | lost).coarsened(MOST_OCCUPIED)
+        return replace(self, arrivals=replace(self.arrivals, shed=shed))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept, release, release_suspended
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
-from transom.results.stream_progress import BatchInput
+from transom.results.batch_input import BatchInput
 from transom.state.state import State
 from transom.windows.intervals import IntervalSet
 from transom.windows.stream_rules import StreamRules

@@ -1,4 +1,4 @@
-"""When a stream ends or falls idle: the last window of each query that holds tuples."""
+"""Which windows of a query are closed, how many are open, and which is the last, when its stream ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,36 @@ from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
 from transom.kernel.sheets import one_array, rows_of
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.passes.admission import SliceHolder
-from transom.results.close import Boundary
+from transom.plan.passes.admission import SliceHolder, slices_held
+from transom.results.close import Boundary, windows_open
+from transom.state.state import QueryState, State, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.intervals import LOWEST, IntervalSet
 
 Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of their groups
+
+
+def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
+    """The boundary of a query: which windows are closed for its groups."""
+    closed = stream.clock(query.query.clock).closed
+    return Boundary(closed.view(query.key_columns, query.pinned), query_state.forced_wids())
+
+
+def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
+    """How many windows of some queries hold rows and are not closed, counted once for all groups."""
+    counted: dict[object, int] = {}
+    total = 0
+    for query in queries:
+        query_state = state.queries.get(query.name)
+        if query_state is None:
+            continue
+        key = query_state.homes, query.query.window, query_state.forced
+        if key not in counted:
+            held = np.unique(np.concatenate([slices_held(state, home)[0] for home in query_state.homes]))
+            counted[key] = windows_open(query, held, boundary(query, stream, query_state))
+        total += counted[key]
+    return total
 
 
 def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[int, Ints]:
@@ -37,7 +60,26 @@ def last_slices(sheets: Iterable[pa.Table], shards: Iterable[ShardRef]) -> dict[
     return last_starts
 
 
-def groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iterator[Held]:
+def last_window(
+    state: SliceHolder,
+    query: CompiledQuery,
+    was: Boundary,
+    home: int,
+    starts: Ints,
+    store: ShardStore | None,
+) -> int | None:
+    """The last window of a query that holds tuples; `starts` is the start of its selection's last slice."""
+    spec = query.query.window
+    if was.view.columns:
+        # Rows that were late for their group are kept, too, and must not close a window of other groups.
+        return _last_open(query, was, _groups_held(state, home, store))
+    if windows.has_gaps(spec):  # the last slice may lie between windows
+        starts, _ = slices_held(state, home)
+        starts = starts[windows.in_some_window(spec, starts)]
+    return int(windows.wid_to(spec, starts).max()) if len(starts) else None
+
+
+def _groups_held(state: SliceHolder, home: int, store: ShardStore | None) -> Iterator[Held]:
     """A selection's slices with their groups; those on the executors are read file by file."""
     own = state.selections[home]
     if not own.on_executors:
@@ -56,7 +98,7 @@ def _held(table: pa.Table) -> Held:
     return table[SLICE].to_numpy(), groups
 
 
-def last_open(query: CompiledQuery, was: Boundary, parts: Iterable[Held]) -> int | None:
+def _last_open(query: CompiledQuery, was: Boundary, parts: Iterable[Held]) -> int | None:
     """The last window that holds some slices and was not closed for their groups."""
     last_wids = []
     for starts, keys in parts:
