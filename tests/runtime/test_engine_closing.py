@@ -220,7 +220,7 @@ def test_an_idle_source_is_given_its_time_again_after_a_restart(
 
 
 def test_one_row_far_in_the_future_closes_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
-    engine, feed = bids_engine(make_engine, tmp_path)
+    engine, feed = bids_engine(make_engine, tmp_path, max_ahead=None)
     query = engine.register(PER_MINUTE)
     feed.push(bids((1, 1.0, "12:00:10"), (9, 1.0, "2113-01-01 00:00"), (1, 1.0, "12:00:20")))
     engine.step()

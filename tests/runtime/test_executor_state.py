@@ -15,7 +15,7 @@ import pytest
 from tests.differential.cases import alike, case
 from tests.differential.on_engine import check_on_feed, check_on_files
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import BIDS, another_batch, answers, at, bids, committed
+from tests.runtime.engine_helpers import BIDS, SettableClock, another_batch, answers, at, bids, committed
 from transom.errors import BatchError, SettingError
 from transom.plan.limits import Limits
 from transom.runtime.executor_state import ExecutorState
@@ -58,7 +58,9 @@ class Program:
 
     def start(self) -> None:
         checkpoint = str(self.place / "checkpoint")
-        self.engine = self.make_engine(checkpoint, state=self.state, limits=self.limits, clock=lambda: 0)
+        self.engine = self.make_engine(
+            checkpoint, state=self.state, limits=self.limits, clock=SettableClock()
+        )
         self.feed = self.engine.feed("bids", BIDS, time="ts", slack="1 minute")
         self.engine.register_all(self.queries)
 

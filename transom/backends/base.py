@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.backends.file_problems import FileProblem
 from transom.columns.types import Columns
 from transom.sql.catalog import Scalars
 from transom.sql.query import Join
@@ -115,12 +116,16 @@ class TableJoin:
     frame: Frame
 
 
+FileVersion = tuple[int, int]
+
+
 class InputFiles(ABC):
     """The files of a path: one file, those of a directory, or those that match a glob."""
 
     columns: Columns
     is_text: bool  # whether rows are parsed, and may be corrupt
     timestamp_format: str | None  # the format of times in text, if one is declared
+    versions_per_poll: int  # files whose versions can be asked for in the time of a poll
 
     @abstractmethod
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
@@ -128,7 +133,22 @@ class InputFiles(ABC):
 
     @abstractmethod
     def read(self, files: Sequence[str]) -> Frame:
-        """The rows of some files; a row that can't be parsed has its text in `CORRUPT`."""
+        """The rows of some files; a row that can't be parsed has its text in `CORRUPT`.
+
+        Raises UnreadableFiles if that shows at once; rows that are read later may fail in other ways.
+        """
+
+    @abstractmethod
+    def check(self, files: Sequence[str]) -> list[FileProblem]:
+        """The problems that a quick look at some files finds."""
+
+    @abstractmethod
+    def unreadable_of(self, files: Sequence[str], error: Exception) -> list[FileProblem]:
+        """The files that made a batch fail with an error; none if no file did."""
+
+    @abstractmethod
+    def version(self, file: str) -> FileVersion | None:
+        """When a file was modified, in milliseconds, and its size; None if it does not exist."""
 
 
 class Sink(ABC):

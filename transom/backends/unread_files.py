@@ -31,6 +31,15 @@ def unread_files(path: Path, done: Collection[str], spelled: Callable[[str], str
     return sorted(found, key=lambda name: (found[name], name))
 
 
+def file_version(path: str) -> tuple[int, int] | None:
+    """When a file was modified, in milliseconds, and its size; None if there is no such file."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns // 1_000_000, status.st_size
+
+
 def _files(place: str, done: Collection[str], spelled: Callable[[str], str]) -> list[str]:
     """The visible files of a directory, or a file, unless they are done."""
     if not os.path.isdir(place):

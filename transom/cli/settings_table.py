@@ -45,6 +45,12 @@ STREAM = (
         "366 days",
     ),
     Setting("live", "flag", "also reject rows that are that far ahead of this machine's clock", "false"),
+    Setting(
+        "max_ahead",
+        "span",
+        "rows that are further ahead of this machine's clock than this are rejected; `none`: none are",
+        "1 day",
+    ),
     Setting("idle", "duration", "close every window that has begun after this time without data"),
     Setting("punctuation", "text", "an SQL expression that is true for rows that are punctuations, not data"),
     Setting("prod", "text", "an SQL expression that is true for rows that are prods, not data"),

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, TableJoin
-from transom.backends.expressions import at_clock, micros, quoted
+from transom.backends.expressions import at_clock, micros, quoted, text_literal
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
+from transom.durations import format_duration
 from transom.elements import Clock, ClockKind
 from transom.ingest.late_rows import MISSED_BY, joined_bits, with_missed
 from transom.ingest.tables import StaticTables
@@ -154,8 +155,10 @@ class IngestRun:
         are aggregated at once. The profile of the whole batch is consulted only if some rows lie beyond it.
         """
         rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
-        if self.batch.is_judged or rules.horizon is None:
+        if self.batch.is_judged:
             return self.batch.time_limit, True
+        if rules.horizon is None:
+            return self._not_after_clock(None), True
         if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
             return self._not_after_clock(high + rules.horizon), False
         return self.judge_times(frame)[0], True
@@ -169,10 +172,8 @@ class IngestRun:
         return self._not_after_clock(horizon_limit(profile, high, rules.horizon)), profile
 
     def _not_after_clock(self, limit: int | None) -> int | None:
-        rules = self.batch.rules
-        if not rules.live or rules.horizon is None or limit is None:
-            return limit
-        return min(limit, self.batch.clock + rules.horizon)
+        bounds = (limit, self.batch.rules.latest_time(self.batch.clock))
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def _with_rows_after_a_gap(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
@@ -359,11 +360,19 @@ class IngestRun:
         )
         reason = (
             f"CASE {unparsable}{unreadable if TIME_TEXT in hidden else ''}"
-            f"WHEN ({self.time}) IS NULL THEN 'no time: null' "
+            f"WHEN ({self.time}) IS NULL THEN 'no time: null' {self._ahead_of_clock()}"
             "ELSE 'ahead of the stream by more than the horizon' END"
         )
         rejected = frame.filter(f"NOT {self.is_accepted(limit)}")
         return rejected.project({"reason": reason}, [*self.batch.columns, *hidden])
+
+    def _ahead_of_clock(self) -> str:
+        """The reason of rows that are too far ahead of the engine's clock, as a branch of a CASE."""
+        ahead = self.batch.rules.max_ahead
+        if ahead is None:
+            return ""
+        reason = f"ahead of the engine's clock by more than {format_duration(ahead)} (max_ahead)"
+        return f"WHEN ({self.time}) > {self.batch.clock + ahead} THEN {text_literal(reason)} "
 
 
 def _merged_joins(queries: Sequence[CompiledQuery]) -> Iterator[Join]:

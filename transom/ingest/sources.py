@@ -6,6 +6,7 @@ reference that can be written ahead: reading it again gives the same rows.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -17,12 +18,16 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, InputFiles, StreamingInput
 from transom.backends.expressions import quoted, text_literal
+from transom.backends.file_problems import FileProblem, Problem
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.columns.types import Columns
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
 from transom.errors import SettingError
+from transom.ingest.file_log import FileLog, problem_from_json, problem_to_json
 from transom.storage.file_store import Store
+
+log = logging.getLogger("transom")
 
 Reference = Mapping[str, Any]
 
@@ -65,6 +70,15 @@ class Source(ABC):
 
     def hurry(self) -> None:
         """Deliver at once what is due later by the clock: the stream is drained."""
+
+    def without_unreadable(self, reference: Reference, error: Exception) -> Reference | None:
+        """A batch without the files that made it fail with an error; None if no file did."""
+        return None
+
+    @property
+    def file_log(self) -> FileLog | None:
+        """The files that it has read and their problems, if it reads files."""
+        return None
 
     def advance(self, reference: Reference) -> None:
         """Called when a batch is about to be committed: `progress` must include it."""
@@ -116,7 +130,8 @@ class FileSource(Source):
 
     def __init__(self, files: InputFiles):
         self.files, self.time_format = files, files.timestamp_format
-        self._done: set[str] = set()
+        self._log = FileLog()
+        self._advanced = 0  # the last batch whose problems are noted
         self._pending: deque[list[str]] = (
             deque()
         )  # listing a path is slow: only when the last list is used up
@@ -130,20 +145,60 @@ class FileSource(Source):
 
     def next(self, batch_id: int) -> NextBatch | None:
         if not self._pending:
-            self._pending.extend(self.files.pending(self._done))
-        return NextBatch({"files": list(self._pending.popleft())}) if self._pending else None
+            self._note_rewritten(batch_id)
+            self._pending.extend(self.files.pending(self._log.read))
+        if not self._pending:
+            return None
+        files = list(self._pending.popleft())
+        reference = {
+            "files": files,
+            "versions": {file: list(self.files.version(file) or ()) for file in files},
+            "problems": [],
+            "batch": batch_id,
+        }
+        return NextBatch(self._with_problems(reference, self._log.noteworthy(self.files.check(files))))
+
+    def _note_rewritten(self, batch_id: int) -> None:
+        rewritten = self._log.rewritten(self.files)
+        self._log.add_problems(rewritten, batch_id)
+        for problem in rewritten:
+            log.warning("%s", problem)
+
+    def _with_problems(self, reference: Reference, problems: Sequence[FileProblem]) -> Reference:
+        """The reference with more problems, and without the files that can't be read."""
+        for problem in problems:
+            log.warning("%s", problem)
+        unreadable = {problem.file for problem in problems if problem.problem is Problem.UNREADABLE}
+        return {
+            **reference,
+            "files": [file for file in reference["files"] if file not in unreadable],
+            "problems": [*reference["problems"], *map(problem_to_json, problems)],
+        }
 
     def read(self, reference: Reference) -> Frame:
         return self.files.read(reference["files"])
 
+    def without_unreadable(self, reference: Reference, error: Exception) -> Reference | None:
+        problems = self.files.unreadable_of(reference["files"], error)
+        return self._with_problems({"problems": [], **reference}, problems) if problems else None
+
     def advance(self, reference: Reference) -> None:
-        self._done.update(reference["files"])
+        batch_id = reference.get("batch", 0)
+        if batch_id > self._advanced:  # not the second attempt at a commit
+            self._advanced = batch_id
+            self._log.add_problems(list(map(problem_from_json, reference.get("problems", ()))), batch_id)
+        versions = reference.get("versions", dict.fromkeys(reference["files"]))
+        self._log.add_files({file: (v[0], v[1]) if v else None for file, v in versions.items()})
+
+    @property
+    def file_log(self) -> FileLog:
+        return self._log
 
     def progress(self) -> Any:
-        return sorted(self._done)
+        return self._log.to_json()
 
     def resume(self, progress: Any) -> None:
-        self._done = set(progress)
+        self._log = FileLog.from_json(progress)
 
 
 class FeedSource(Source):

@@ -114,12 +114,13 @@ def rows_as_prods(stream: Stream, frame: Frame) -> list[Prod]:
     ]
 
 
-def believable(control: list[Carried], rules: StreamRules, high: int | None) -> list[Carried]:
-    """What is no further ahead of the stream than a row may be: a garbled punctuation must not close
-    everything."""
-    if rules.horizon is None or high is None:
+def believable(control: list[Carried], rules: StreamRules, high: int | None, clock: int) -> list[Carried]:
+    """The elements that are no further ahead than a row may be: a garbled punctuation must not close everything."""
+    beyond_stream = None if rules.horizon is None or high is None else high + rules.horizon
+    bounds = (beyond_stream, rules.latest_time(clock))
+    limit = min((bound for bound in bounds if bound is not None), default=None)
+    if limit is None:
         return control
-    limit = high + rules.horizon
     return [one for one in control if isinstance(one, Prod) or one.until <= limit]
 
 

@@ -27,6 +27,7 @@ class OracleStreamRules:
     slack: int | Mapping[str, int | None] | None = 0
     horizon: int | Literal["usual"] | None = "usual"  # 366 days for times, none for integers
     live: bool = False
+    max_ahead: int | None = None
     columns: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def furthest(self) -> int | None:
@@ -167,6 +168,8 @@ def rejection_reason(
     if limit is not None and time > limit:
         return "ahead of the stream"
     if rules.live and batch.clock is not None and horizon is not None and time > batch.clock + horizon:
+        return "ahead of the clock"
+    if rules.max_ahead is not None and batch.clock is not None and time > batch.clock + rules.max_ahead:
         return "ahead of the clock"
     return None
 

@@ -19,6 +19,7 @@ from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
 from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.ingest.file_log import FileLog
 from transom.ingest.sources import (
     FeedSource,
     FileSource,
@@ -157,6 +158,7 @@ class Engine:
         slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
+        max_ahead: Any = "default",
         idle: Any = None,
         punctuation: str | None = None,
         prod: str | None = None,
@@ -174,7 +176,8 @@ class Engine:
         `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
         windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
         how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
-        ahead of the clock, `idle` the time without data after which windows close, `punctuation` a
+        that far ahead of the clock, `max_ahead` how far it may be ahead of the clock in any case (by default
+        1 day; None: any distance), `idle` the time without data after which windows close, `punctuation` a
         condition that marks rows as punctuations, `prod` one that marks rows as prods.
 
         `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
@@ -182,7 +185,7 @@ class Engine:
         new rows, or when none come; "shed" drops them. The rest is about the files of a path.
         """
         found = self._source(source, format, schema, options, files_per_batch)
-        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
         self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
 
     def feed(
@@ -194,6 +197,7 @@ class Engine:
         slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
+        max_ahead: Any = "default",
         idle: Any = None,
         punctuation: str | None = None,
         prod: str | None = None,
@@ -203,7 +207,7 @@ class Engine:
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
-        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share)
+        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
         self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
         return Feed(self._parts, name, source)
 
@@ -217,7 +221,7 @@ class Engine:
         loop = self._loop
         found, own = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
         beyond = overload_rule(own["overload"], own["budget"], own["share"])
-        rules = time, own["slack"], own["horizon"], False, own["idle"], beyond
+        rules = time, own["slack"], own["horizon"], False, own["idle"], beyond, own["max_ahead"]
         self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
         return Replay(name, found)
 
@@ -284,10 +288,10 @@ class Engine:
         self,
         name: str,
         source: Source,
-        rules: tuple[str, Any, Any, bool, Any, Overload | None],
+        rules: tuple[str, Any, Any, bool, Any, Overload | None, Any],
         markers: Mapping[type[Punctuation | Prod], str | None],
     ) -> None:
-        """Declare a stream with these rules: time, slack, horizon, live, idle, overload."""
+        """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead."""
         self._check_new(name)
         columns = visible(source.columns)
         time, *rest = rules
@@ -611,6 +615,12 @@ class Engine:
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""
         return self._loop.outputs.rows.rejected(self._loop.declared.stream(stream))
+
+    def file_problems(self, stream: str) -> pa.Table:
+        """What was wrong with the files of a stream, the newest last: files that can't be read and were left out,
+        columns that are missing or new, and files that changed after they were read. Other streams have none."""
+        log = self._access.stream(stream).source.file_log
+        return FileLog().table() if log is None else log.table()
 
     def journal(self, limit: int = 64 << 20) -> Journal:
         """The results of all queries in the order in which they are made from now on, for readers with

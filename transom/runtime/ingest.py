@@ -92,15 +92,17 @@ class Ingest:
     def _credible(
         self, carried: list[Carried], batch: DataBatch, outcome: Outcome, burst: BurstOutcome
     ) -> list[Carried]:
-        """The carried control without punctuations that are beyond the stream's horizon."""
+        """The carried control without punctuations that are too far ahead of the stream or of the clock."""
         clock = batch.rules.clock
         beside = highest_time((*burst.sidelined, *burst.shed), clock)
         seen = outcome.clocks[clock].top if clock in outcome.clocks else None
         tops = [top for top in (batch.before.clock(clock).high, seen, beside) if top is not None]
-        credible = believable(carried, batch.rules, max(tops, default=None))
+        credible = believable(carried, batch.rules, max(tops, default=None), batch.clock)
         if len(credible) < len(carried):
             dropped = len(carried) - len(credible)
-            log.warning("%d punctuations of %s are beyond its horizon", dropped, clock.stream)
+            log.warning(
+                "%d punctuations of %s are too far ahead of it, or of the clock", dropped, clock.stream
+            )
         return credible
 
     def ingest_results(

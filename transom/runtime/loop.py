@@ -34,7 +34,7 @@ from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
-from transom.runtime.begun_batch import BegunBatch
+from transom.runtime.begun_batch import BatchRows, BegunBatch
 from transom.runtime.declarations import Declared
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
@@ -206,9 +206,13 @@ class BatchLoop:
         return self.directory.intent
 
     def data_batch(
-        self, stream: Stream, reference: Mapping[str, Any], frame: Frame, control: tuple[Control, ...] = ()
+        self,
+        stream: Stream,
+        reference: Mapping[str, Any],
+        frame: Frame | None = None,
+        control: tuple[Control, ...] = (),
     ) -> None:
-        """Run a batch that carries rows."""
+        """Run a batch that carries rows; its source reads them unless they are given."""
         with self.lock:
             intent = self.pending()
             if intent is None:
@@ -325,9 +329,12 @@ class BatchLoop:
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
         """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
-        watch = Stopwatch()
         begun = BegunBatch(intent, self.log, self.directory)
-        attempt = self._quarantined(begun, frame, watch)
+        stream = None if intent.stream is None else self.declared.streams[intent.stream]
+        rows = BatchRows(begun, stream, frame)
+        rows.frame()
+        watch = Stopwatch()
+        attempt = self._quarantined(begun, rows, watch)
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
         report = self._report(intent, registry, ingested.outcome, output, watch)
         self.store.flush()  # the batch must be the same after a power failure: others see it from here on
@@ -339,8 +346,8 @@ class BatchLoop:
         failpoint("delivery", "end")
         watch.lap("delivery")
         if intent.stream is not None:
-            rows = ingested.outcome.rows
-            self.sideline.note(self.declared.streams[intent.stream], rows, watch.spent["ingest"])
+            taken = ingested.outcome.rows
+            self.sideline.note(self.declared.streams[intent.stream], taken, watch.spent["ingest"])
         before = self.state
         made = ResultFiles(intent.batch_id, intent.clock, attempt.files) if output.results else None
         self._commit(intent, registry, output.state, made, attempt.context.observations)
@@ -353,18 +360,21 @@ class BatchLoop:
         notify(self.followers, self.report)
         self.idle.notify_all()
 
-    def _quarantined(self, begun: BegunBatch, frame: Frame | None, watch: Stopwatch) -> _Attempt:
+    def _quarantined(self, begun: BegunBatch, rows: BatchRows, watch: Stopwatch) -> _Attempt:
         """The first attempt that passes; what makes others fail is suspended."""
 
         def attempt(excluded: Mapping[str, str]) -> _Attempt:
             begun.take_drops()
+            frame = rows.frame()
             try:
                 with self.time_limit(bool(excluded)):
                     return self._attempt(begun.without(excluded), frame, watch)
-            except BaseException:
+            except BaseException as error:
                 self.planner.forget()  # it may have planned half a batch
                 watch.start_again()
-                raise
+                if not isinstance(error, Exception) or not rows.leave_out_unreadable(error):
+                    raise
+            return attempt(excluded)
 
         def candidates() -> list[str]:
             registry = self.directory.registry.copy()

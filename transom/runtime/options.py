@@ -15,6 +15,7 @@ from transom.plan.strategy import FragmentSharing, Place, Strategy
 from transom.windows.stream_rules import StreamRules
 
 DEFAULT_HORIZON = "366 days"
+DEFAULT_MAX_AHEAD = "1 day"  # more than any time zone differs from another
 OVERLOADS = ("sideline", "shed")
 STRATEGIES = ("auto", "shared_paired", "shared_paned", "unshared_paired", "unshared_paned", "naive")
 
@@ -45,8 +46,12 @@ def stream_rules(
     live: bool,
     idle: Any,
     overload: Overload | None = None,
+    max_ahead: Any = "default",
 ) -> StreamRules:
-    """The rules of a stream. Lengths along integer columns are plain numbers."""
+    """The rules of a stream. Lengths along integer columns are plain numbers.
+
+    A stream without a horizon has no largest distance from the engine's clock either, unless it is given.
+    """
     time = declared_column(stream, time, columns)
     clock = Clock(stream, time, clock_kind(time, columns[time]))
     own: dict[str, int | None] = {}
@@ -59,6 +64,13 @@ def stream_rules(
         base = 0 if slack == "default" else length("slack", slack, clock.kind)
     if horizon == "default":
         horizon = DEFAULT_HORIZON if clock.kind is ClockKind.TIME else None
+    is_time = clock.kind is ClockKind.TIME
+    if max_ahead == "default":
+        max_ahead = DEFAULT_MAX_AHEAD if is_time and horizon is not None else None
+    elif max_ahead is not None and not is_time:
+        raise SettingError(
+            f"max_ahead compares times with the clock, and {time} is {columns[time]}: leave it out"
+        )
     return StreamRules(
         clock,
         base,
@@ -67,6 +79,7 @@ def stream_rules(
         live,
         None if idle is None else parse_duration(idle),
         overload,
+        length("max_ahead", max_ahead, clock.kind),
     )
 
 

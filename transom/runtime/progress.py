@@ -11,9 +11,11 @@ from operator import add
 from typing import Any
 
 from transom.api.records import SummaryStatus
+from transom.backends.file_problems import Problem
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates import Accuracy
+from transom.ingest.streams import Stream
 from transom.ondemand.cache import StoreUsage
 from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
@@ -30,6 +32,12 @@ from transom.state.state import State, StoreState, Work
 log = logging.getLogger("transom")
 
 NO_WORK = work_done(Work())
+_PROBLEM_TEXTS = {
+    Problem.UNREADABLE: "unreadable files",
+    Problem.MISSING_COLUMN: "missing columns",
+    Problem.NEW_COLUMN: "new columns",
+    Problem.REWRITTEN: "rewritten files",
+}
 MOST_SHOWN = 3  # ranges of time held open, and queries with late rows
 
 
@@ -97,6 +105,7 @@ class StreamProgress:
     shed: int = 0  # rows dropped
     sidelined_since: int | None = None  # the clock of the engine when the oldest of these rows came
     held: tuple[tuple[int, int], ...] = ()  # ranges of time that sidelined rows hold open
+    file_problems: Mapping[str, int] = field(default_factory=dict)  # how many, by kind
 
     def __str__(self) -> str:
         shown = [
@@ -114,13 +123,14 @@ class StreamProgress:
             shown.append(f"sidelined {self.sidelined:,} since {since}, held {held}{more}")
         if self.shed:
             shown.append(f"shed {self.shed:,}")
+        shown += [f"{_PROBLEM_TEXTS[Problem(kind)]} {count:,}" for kind, count in self.file_problems.items()]
         return ", ".join(shown)
 
     def _shown(self, time: int) -> str:
         return format_instant(time) if self.is_time else str(time)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "sharing": self.sharing.as_dict()}
+        return {**vars(self), "sharing": self.sharing.as_dict(), "file_problems": dict(self.file_problems)}
 
 
 @dataclass(frozen=True)
@@ -349,6 +359,7 @@ def progress_of(loop: BatchLoop) -> Progress:
             own.totals.shed,
             own.sidelined[0].since if own.sidelined else None,
             own.held(clock).pairs,
+            _file_problems(stream),
         )
     names = state.accounts.names
     return Progress(
@@ -369,6 +380,11 @@ def progress_of(loop: BatchLoop) -> Progress:
         {name: late for name, late in zip(names, state.accounts.late(names), strict=True) if late},
         state.accounts.unaccounted,
     )
+
+
+def _file_problems(stream: Stream) -> dict[str, int]:
+    log = stream.source.file_log
+    return {} if log is None else {kind.value: log.counts[kind] for kind in Problem if log.counts[kind]}
 
 
 def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:

@@ -33,6 +33,7 @@ class StreamOptions(TypedDict, total=False):
 
     slack: Any
     horizon: Any
+    max_ahead: Any
     idle: Any
     punctuation: str | None
     overload: str | None
@@ -66,6 +67,7 @@ DEFAULTS: dict[str, Any] = {
     "batch": "100 ms",
     "slack": "default",
     "horizon": "default",
+    "max_ahead": "default",
     "idle": None,
     "punctuation": None,
     "prod": None,

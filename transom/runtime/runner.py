@@ -158,7 +158,7 @@ class Runner:
                 stream = loop.declared.streams[intent.stream]
                 if isinstance(stream.source, StreamingSource):
                     return False
-                loop.data_batch(stream, intent.reference, self._rows(stream, intent.reference))
+                loop.data_batch(stream, intent.reference)
                 return True
             if intent is None and self._source_batch():
                 return True
@@ -177,16 +177,11 @@ class Runner:
             self._turn += 1
             batch = stream.source.next(self.loop.state.batch_id + 1)
             if batch is not None:
-                rows = self._rows(stream, batch.reference)
-                self.loop.data_batch(stream, batch.reference, rows, tuple(batch.control))
+                self.loop.data_batch(stream, batch.reference, control=tuple(batch.control))
                 return True
             if not self._arriving and self.loop.lull_batch(stream, self._draining):
                 return True
         return False
-
-    @staticmethod
-    def _rows(stream: Stream, reference: Mapping[str, Any]) -> Frame:
-        return stream.with_time(stream.source.read(reference))
 
     # --- streaming sources ---
 

@@ -13,7 +13,8 @@ class StreamRules:
     """The settings that decide the progress of a stream; durations are in the unit of the clock.
 
     With `slack` None the watermark follows from punctuations alone, not from rows; `slacks` has the slack of
-    other windowing attributes. `idle` is the time without data after which windows close.
+    other windowing attributes. `idle` is the time without data after which windows close. `max_ahead` is how far a row
+    may be ahead of the engine's clock.
     `overload` decides what happens to rows beyond the budget of a batch.
     """
 
@@ -24,6 +25,13 @@ class StreamRules:
     live: bool = False
     idle: int | None = None
     overload: Overload | None = None
+    max_ahead: int | None = None
+
+    def latest_time(self, clock: int) -> int | None:
+        """The greatest time that a row may have when the engine's clock reads `clock`; None: any."""
+        bounds = (self.max_ahead, self.horizon if self.live else None)
+        ahead = [bound for bound in bounds if bound is not None]
+        return clock + min(ahead) if ahead else None
 
     def slack_of(self, clock: Clock) -> int | None:
         """The disorder to expect along a clock."""

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transom.backends.arrow_types import plain_table
-from transom.backends.base import InputFiles
+from transom.backends.arrow_types import plain, plain_table
+from transom.backends.base import FileVersion, InputFiles
+from transom.backends.file_check import (
+    DECOMPRESSORS,
+    READ_ERRORS,
+    FileCheck,
+    columns_by_name,
+    mismatch,
+    unreadable_reason,
+)
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
+from transom.backends.file_problems import FileProblem, UnreadableFiles, unreadable
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.local.frame import LocalFrame, local_path
-from transom.backends.unread_files import unread_files
+from transom.backends.unread_files import file_version, unread_files
+from transom.columns.readable_values import valid_text
 from transom.errors import SettingError, SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.casts import cast
 
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+LONGEST_FIELD = 1 << 30  # of CSV; the parser's own limit is 128 KB
 
 
 class LocalFiles(InputFiles):
     """The files of a path of this machine."""
+
+    versions_per_poll = 1000
 
     def __init__(
         self,
@@ -55,26 +65,62 @@ class LocalFiles(InputFiles):
         self._has_header = given.get("header", "true").lower() == "true"
         self.is_text = self.format in ("json", "csv")
         self.columns = dict(schema) if schema is not None else self._inferred(files[:FILES_TO_INFER_FROM])
+        self._check = FileCheck(self.format, self.columns, _opened_bytes, self._separator, self._has_header)
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         new = list_local_files(self.path, frozenset(done))
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
+    def check(self, files: Sequence[str]) -> list[FileProblem]:
+        return [problem for file in files for problem in self._check.check(file).problems]
+
+    def unreadable_of(self, files: Sequence[str], error: Exception) -> list[FileProblem]:
+        return error.problems if isinstance(error, UnreadableFiles) else []
+
+    def version(self, file: str) -> FileVersion | None:
+        return file_version(str(local_path(file)))
+
     def read(self, files: Sequence[str]) -> LocalFrame:
-        if not self.is_text:
-            tables = [plain_table(pq.read_table(local_path(file))) for file in files]
-            whole = pa.concat_tables(tables, promote_options="default")
-            columns = [
-                whole[name].cast(kind) if name in whole.column_names else pa.nulls(whole.num_rows, kind)
-                for name, kind in self.columns.items()
-            ]
-            return LocalFrame(pa.table(columns, names=list(self.columns)), self.scalars)
-        records = [record for file in files for record in self._records(file)]
-        arrays = [
-            pa.array([record.get(name) for record in records], kind)
-            for name, kind in [*self.columns.items(), (CORRUPT, pa.string())]
-        ]
-        return LocalFrame(pa.table(arrays, names=[*self.columns, CORRUPT]), self.scalars)
+        columns = {**self.columns, CORRUPT: pa.string()} if self.is_text else dict(self.columns)
+        tables, problems = [pa.schema(list(columns.items())).empty_table()], []
+        for file in files:
+            try:
+                tables.append(self._text(file, columns) if self.is_text else self._parquet(file))
+            except UnreadableFiles as error:
+                problems += error.problems
+            except READ_ERRORS as error:
+                is_gone = isinstance(error, FileNotFoundError)
+                reason = unreadable_reason(error)
+                if reason is None or (is_gone and not local_path(file).parent.is_dir()):
+                    raise
+                problems.append(unreadable(file, reason))
+        if problems:
+            raise UnreadableFiles(problems)
+        return LocalFrame(pa.concat_tables(tables), self.scalars)
+
+    def _parquet(self, file: str) -> pa.Table:
+        """The rows of a file in the types of the stream; columns that it does not have are null."""
+        with pq.ParquetFile(local_path(file)) as parquet:
+            spelled = columns_by_name(parquet.schema_arrow.names)
+            names = {name: spelled(name) for name in self.columns}
+            table = parquet.read(columns=[name for name in names.values() if name is not None])
+        columns = []
+        for name, kind in self.columns.items():
+            if (own := names[name]) is None:
+                columns.append(pa.nulls(table.num_rows, kind))
+                continue
+            have = table[own].type
+            try:
+                column = table[own].cast(plain(have), safe=False)
+                columns.append(valid_text(column if column.type == kind else column.cast(kind)))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise UnreadableFiles([unreadable(file, mismatch(own, have, kind), own)]) from None
+        return pa.table(columns, names=list(self.columns))
+
+    def _text(self, file: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
+        records = list(self._records(file))
+        arrays = [pa.array([record.get(name) for record in records], kind) for name, kind in columns.items()]
+        return pa.table(arrays, names=list(columns))
 
     def _records(self, file: str) -> Iterator[dict[str, Any]]:
         """Each row of a file by column; a row that can't be parsed has its text in `CORRUPT`."""
@@ -93,11 +139,17 @@ class LocalFiles(InputFiles):
             if self.format == "json":
                 for line in lines:
                     if text := line.rstrip("\r\n"):
-                        yield text, _json_object(text)
+                        # As Spark does, take a row with bytes that are no text for one that can't be parsed.
+                        if (shown := _shown(text)) is None:
+                            yield text, _json_object(text)
+                        else:
+                            yield shown, None
                 return
+            csv.field_size_limit(LONGEST_FIELD)
             rows = csv.reader(lines, delimiter=self._separator)
             names = next(rows, []) if self._has_header else list(self.columns)
             for row in rows:
+                row = [value if (shown := _shown(value)) is None else shown for value in row]
                 text = self._separator.join(row)
                 if not row:
                     continue
@@ -105,13 +157,33 @@ class LocalFiles(InputFiles):
                 values = {name.casefold(): value or None for name, value in zip(names, row, strict=False)}
                 yield text, values if is_whole else None
 
+    def _is_readable(self, file: str) -> bool:
+        """Whether a file can be read to infer the columns of the stream."""
+        try:
+            if not self.is_text:
+                pq.read_schema(local_path(file))
+            else:
+                for _ in self._texts(file):
+                    pass
+        except READ_ERRORS as error:
+            if unreadable_reason(error) is None:
+                raise
+            return False
+        return True
+
     def _inferred(self, files: Sequence[str]) -> dict[str, pa.DataType]:
+        readable = [file for file in files if self._is_readable(file)]
+        if not readable:
+            raise SettingError(
+                f"can't read the first files of {self.path} to tell its columns: give a schema"
+            )
         if not self.is_text:
-            schema = plain_table(pq.read_table(local_path(files[0])).slice(0, 0)).schema
+            with pq.ParquetFile(local_path(readable[0])) as parquet:
+                schema = plain_table(parquet.schema_arrow.empty_table()).schema
             return dict(zip(schema.names, schema.types, strict=True))
         kinds: dict[str, pa.DataType] = {}
         spelled: dict[str, str] = {}
-        for file in files:
+        for file in readable:
             if self.format == "csv" and self._has_header:
                 with _opened(file) as lines:
                     for name in next(csv.reader(lines, delimiter=self._separator), []):
@@ -139,8 +211,22 @@ def list_local_files(path: str, done: Collection[str] = ()) -> list[str]:
 
 
 def _opened(file: str) -> io.TextIOBase:
-    opener = _OPENERS.get(os.path.splitext(file)[1], open)
-    return opener(local_path(file), "rt", encoding="utf-8", newline="")
+    """A file of text; bytes that are no UTF-8 become lone surrogates."""
+    opener = DECOMPRESSORS.get(os.path.splitext(file)[1], open)
+    return opener(local_path(file), "rt", encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def _opened_bytes(file: str) -> BinaryIO:
+    return open(local_path(file), "rb")
+
+
+def _shown(text: str) -> str | None:
+    """A text with bytes that are no UTF-8 replaced; None if it has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogateescape").decode(errors="replace")
+    return None
 
 
 def _json_object(text: str, fold: bool = True) -> dict[str, Any] | None:

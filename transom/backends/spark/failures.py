@@ -19,6 +19,7 @@ _FILE_ERROR = re.compile(
     r"transom\.(?:errors\.(?P<kind>CheckpointError|WriteError)|storage\.framed_file\.MissingFile): "
     r"(?P<message>[^\n]*)"
 )
+_READ_FAILURE = re.compile(r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE|FileNotFoundException")
 _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
 
 
@@ -57,6 +58,15 @@ def is_external_failure(error: BaseException) -> bool:
     if _is_dead(error):
         return True
     return any(_is_a(cause, _EXTERNAL) for cause in _java_causes(error))
+
+
+def is_read_failure(error: BaseException) -> bool:
+    """Whether Spark could not read an input file: it is gone, damaged, or has other columns."""
+    texts = [
+        str(error),
+        *(f"{cause.getClass().getName()}: {cause.getMessage()}" for cause in _java_causes(error)),
+    ]
+    return any(_READ_FAILURE.search(text) for text in texts)
 
 
 def _is_dead(error: BaseException) -> bool:

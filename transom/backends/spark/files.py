@@ -5,27 +5,38 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from transom.backends.base import InputFiles
+from transom.backends.base import FileVersion, InputFiles
 from transom.backends.expressions import quoted
+from transom.backends.file_check import CheckedFile, FileCheck, FileTypes
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
+from transom.backends.file_problems import FileProblem, unreadable
 from transom.backends.hidden_columns import CORRUPT
+from transom.backends.spark.failures import failure_text, is_read_failure
 from transom.backends.spark.frame import SparkFrame
-from transom.backends.spark.types import schema_of, to_arrow
+from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, open_hadoop_file
+from transom.backends.spark.types import schema_of, to_arrow, to_spark
 from transom.backends.unread_files import unread_files
 from transom.errors import SettingError
 
 _FILE_STATUS = re.compile(
     r"FileStatus\{path=(?P<path>[^;]*(?:;(?! isDirectory)[^;]*)*); isDirectory=false; length=(?P<length>\d+);"
     r"[^{}]*?modification_time=(?P<modified>\d+);"
+)
+
+
+# Options of CSV files that the check of their headers does not know.
+_UNUSUAL_CSV = frozenset(
+    {"encoding", "charset", "multiline", "linesep", "comment", "quote", "escape", "delimiter"}
 )
 
 
@@ -54,18 +65,67 @@ class SparkFiles(InputFiles):
         self.is_text = self.format in ("json", "csv")
         given = {name.lower(): value for name, value in self._options.items()}
         self.timestamp_format = given.get("timestampformat")
+        self.versions_per_poll = (
+            1000 if names and names[0].startswith(LOCAL_SCHEME) else 20
+        )  # calls of the JVM
+        self._check = self._file_check(given)
+        self._checked: dict[str, CheckedFile] = {}  # the files of the last check
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
         new = list_hadoop_files(self.spark, self.path, frozenset(done))
         return [new[i : i + self.files_per_batch] for i in range(0, len(new), self.files_per_batch)]
 
+    def check(self, files: Sequence[str]) -> list[FileProblem]:
+        self._checked = {file: self._check.check(file) for file in files}
+        return [problem for checked in self._checked.values() for problem in checked.problems]
+
+    def unreadable_of(self, files: Sequence[str], error: Exception) -> list[FileProblem]:
+        """The files that can't be read one by one, if the error is one of reading files."""
+        if not is_read_failure(error) or self._read_error(files) is None:
+            return []
+        errors = {file: self._read_error([file]) for file in files}
+        return [unreadable(file, self._reason(file, e)) for file, e in errors.items() if e is not None]
+
+    def _read_error(self, files: Sequence[str]) -> Exception | None:
+        """The error of reading some files to their ends; an error of another kind is raised."""
+        try:
+            self.read(files).df.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            if not is_read_failure(error):
+                raise
+            return error
+        return None
+
+    def _reason(self, file: str, error: Exception) -> str:
+        if self.version(file) is None:
+            return "it was deleted after it was listed"
+        return failure_text(error)
+
+    def version(self, file: str) -> FileVersion | None:
+        return hadoop_version(self.spark, file)
+
     def read(self, files: Sequence[str]) -> SparkFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
+        if not files:
+            return SparkFrame(self._empty())
+        if self.format == "parquet":
+            parts = [self._read_parquet(*alike) for alike in self._by_types(files)]
+            return SparkFrame(reduce(DataFrame.union, parts))
         if self.format == "csv" and self._has_header:
             parts = [self._read_by_header(*same) for same in self._by_header(files)]
             return SparkFrame(reduce(DataFrame.union, parts))
         return SparkFrame(self._load(self.schema, files))
+
+    def _file_check(self, options: Mapping[str, str]) -> FileCheck:
+        plain = self.format != "csv" or not _UNUSUAL_CSV & options.keys()
+        return FileCheck(
+            self.format if plain else "other",
+            self.columns,
+            partial(open_hadoop_file, self.spark),
+            options.get("sep", ","),
+            self._has_header,
+        )
 
     @property
     def _has_header(self) -> bool:
@@ -77,6 +137,29 @@ class SparkFiles(InputFiles):
         corrupt = StructField(CORRUPT, StringType())
         frame = self._reader().schema(StructType([*schema.fields, corrupt])).load(_literal(files))
         return frame.withColumn(CORRUPT, _needing_all(frame, schema))
+
+    def _empty(self) -> DataFrame:
+        corrupt = [StructField(CORRUPT, StringType())] if self.is_text else []
+        return self.spark.createDataFrame([], StructType([*self.schema.fields, *corrupt]))
+
+    def _by_types(self, files: Sequence[str]) -> list[tuple[FileTypes, list[str]]]:
+        """Files grouped by the types of their columns, where these differ from the stream's."""
+        groups: dict[FileTypes, list[str]] = {}
+        for file in files:
+            checked = self._checked.get(file) or self._check.check(file)
+            groups.setdefault(checked.types, []).append(file)
+        return list(groups.items())
+
+    def _read_parquet(self, types: FileTypes, files: list[str]) -> DataFrame:
+        """Parquet files, read in their own types and cast to the stream's."""
+        own = dict(types)
+        fields = [
+            StructField(f.name, _type_to_read(own[f.name]) if f.name in own else f.dataType)
+            for f in self.schema.fields
+            if not pa.types.is_null(own.get(f.name, pa.string()))
+        ]
+        frame = self._load(StructType(fields), files)
+        return frame.select(*(_as_declared(field, own.get(field.name)) for field in self.schema.fields))
 
     def _by_header(self, files: Sequence[str]) -> list[tuple[tuple[str, ...], list[str]]]:
         """Files grouped by their first line: given a schema, Spark takes CSV columns by position."""
@@ -113,15 +196,47 @@ class SparkFiles(InputFiles):
         return schema_of(schema) if isinstance(schema, str) else schema
 
     def _inferred(self, names: Sequence[str]) -> StructType:
-        reader = self._reader().option("inferSchema", "true").option("inferTimestamp", "true")
-        try:
-            schema = reader.load(_literal(names[:FILES_TO_INFER_FROM])).schema
-        except AnalysisException as error:
-            raise SettingError(f"can't tell the columns of {self.path}: give a schema") from error
+        looked_at = names[:FILES_TO_INFER_FROM]
+        groups = [looked_at, *([name] for name in looked_at)]  # one by one if some of them can't be read
+        schema = next((found for group in groups if (found := self._schema_of(group)) is not None), None)
+        if schema is None:
+            raise SettingError(
+                f"can't read the first files of {self.path} to tell its columns: give a schema"
+            )
         fields = [StructField(f.name, f.dataType) for f in schema.fields if f.name != CORRUPT]
         if not fields:
             raise SettingError(f"no columns found in {self.path}: are its files {self.format}?")
         return StructType(fields)
+
+    def _schema_of(self, files: Sequence[str]) -> StructType | None:
+        """The schema that Spark infers from files; None if it can't read one of them."""
+        reader = self._reader().option("inferSchema", "true").option("inferTimestamp", "true")
+        try:
+            return reader.load(_literal(files)).schema
+        except Exception as error:
+            if is_read_failure(error):
+                return None
+            if isinstance(error, AnalysisException):
+                raise SettingError(f"can't tell the columns of {self.path}: give a schema") from error
+            raise
+
+
+def _type_to_read(kind: pa.DataType) -> DataType:
+    """The Spark type in which a column of a Parquet file is read; Spark reads nanoseconds as integers only."""
+    return LongType() if pa.types.is_timestamp(kind) and kind.unit == "ns" else to_spark(kind)
+
+
+def _as_declared(field: StructField, kind: pa.DataType | None) -> Column:
+    """A column that was read in a file's type, in the stream's."""
+    column = F.col(quoted(field.name))
+    if kind is None:
+        return column
+    if pa.types.is_null(kind):
+        column = F.lit(None)
+    elif pa.types.is_timestamp(kind) and kind.unit == "ns":
+        name = quoted(field.name)
+        column = F.expr(f"timestamp_micros(({name} - pmod({name}, 1000)) div 1000)")
+    return column.cast(field.dataType).alias(field.name)
 
 
 def _needing_all(frame: DataFrame, schema: StructType) -> Any:
@@ -157,7 +272,7 @@ def list_hadoop_files(spark: SparkSession, path: str, done: Collection[str] = ()
     try:
         system = target.getFileSystem(conf)
         if system.getScheme() == "file":
-            return unread_files(Path(target.toUri().getPath()), done, lambda file: f"file:{file}")
+            return unread_files(Path(target.toUri().getPath()), done, lambda file: f"{LOCAL_SCHEME}{file}")
         exact = system.exists(target)  # before globs: a name may contain a bracket
         statuses = [system.getFileStatus(target)] if exact else list(system.globStatus(target) or ())
     except SettingError:
