@@ -619,7 +619,7 @@ class Engine:
     def file_problems(self, stream: str) -> pa.Table:
         """What was wrong with the files of a stream, the newest last: files that can't be read and were left out,
         columns that are missing or new, and files that changed after they were read. Other streams have none."""
-        log = self._access.stream(stream).source.file_log
+        log = self._loop.declared.stream(stream).source.file_log
         return FileLog().table() if log is None else log.table()
 
     def journal(self, limit: int = 64 << 20) -> Journal:
