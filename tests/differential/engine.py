@@ -144,7 +144,7 @@ class PureEngine:
 
     def restart(self) -> None:
         """What a process does that dies and comes back between two batches."""
-        record = CommitRecord(sources={"kept": 1})
+        record = CommitRecord("local", sources={"kept": 1})
         self.state, restored = snapshot.loads(snapshot.dumps(self.state, record))
         self.planner = Planner(self.planner.strategy)
         assert restored == record

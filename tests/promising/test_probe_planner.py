@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
 from transom.state import snapshot
+from transom.state.commit_record import CommitRecord
 from transom.state.state import State
 
 STRUCTURES = ["none", "time", "cells", "adjusting"]
@@ -44,7 +45,7 @@ def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = F
         engine.push(store, rows_of(items, times, number), budget)
         number += len(rows)
         if restarts:
-            packed = snapshot.dumps(State(promising=engine.known))
+            packed = snapshot.dumps(State(promising=engine.known), CommitRecord("local"))
             engine.known = snapshot.loads(packed)[0].promising
     return Counter(
         (one, other)

@@ -23,6 +23,7 @@ from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.state import snapshot
+from transom.state.commit_record import CommitRecord
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
 
@@ -111,7 +112,7 @@ class Pure:
         self.state = done.state
         self.lookup_cache.batch_committed(self.state, outcome.runs, store_sets(self.looking()))
         if self.restart:
-            self.state, _ = snapshot.loads(snapshot.dumps(self.state))
+            self.state, _ = snapshot.loads(snapshot.dumps(self.state, CommitRecord("local")))
             self.lookup_cache = LookupCache()
         told = [(name, row) for name, table in done.results.items() for row in table.to_pylist()]
         self.results += told

@@ -100,7 +100,7 @@ ENGINE_OPTIONS = {"clock", "limits", "passes", "retention", "strategy", "poll", 
 
 def committed(place: Path) -> tuple[State, CommitRecord]:
     """What the checkpoint of an engine under a directory holds after its last batch."""
-    return BatchLog(Store(place / "checkpoint")).last() or (State(), CommitRecord())
+    return BatchLog(Store(place / "checkpoint")).last() or (State(), CommitRecord("local"))
 
 
 def begun(place: Path) -> BatchIntent | None:

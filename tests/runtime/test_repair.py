@@ -62,6 +62,7 @@ def test_a_begun_batch_goes_on_without_a_query(
     shown = capsys.readouterr().out
     assert not ended.value.code and "begun batch: 1 of bids" in shown and "control 0:" in shown
     assert ("leaves out bad" in shown) == (option == "--suspend")
+    assert "no batch was committed" in shown and "spark" not in shown
     again, feed = bids_engine(make_engine, tmp_path)
     again.step()
     feed.push(bids((1, 1.0, "12:01")))

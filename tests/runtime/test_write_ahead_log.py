@@ -95,7 +95,7 @@ def test_the_last_state_comes_back_and_old_ones_go(store: Store) -> None:
     assert log.last() is None
     for batch_id in range(RETAINED_STATES + 2):
         log.begin(BatchIntent(batch_id, 0))
-        log.commit(State(batch_id), CommitRecord(queries=(QueryRecord(f"q{batch_id}", "SELECT 1"),)))
+        log.commit(State(batch_id), CommitRecord("local", queries=(QueryRecord(f"q{batch_id}", "SELECT 1"),)))
     assert len(store.list("state")) == len(store.list("log")) == RETAINED_STATES
     state, record = BatchLog(store).last() or (None, None)
     assert state == State(RETAINED_STATES + 1)

@@ -185,6 +185,7 @@ def _promising() -> PromisingState:
 
 
 RECORD = CommitRecord(
+    backend="spark",
     queries=(
         QueryRecord("total", "SELECT sum(price) FROM bids [RANGE 4 minutes SLIDE 1 minute]", since=1),
         QueryRecord("pairs", "SELECT 1", True, 3, "it failed", 2, ("items",)),

@@ -75,14 +75,14 @@ def test_a_record_is_stored_by_field_names() -> None:
     assert RECORD.to_json() == STORED
 
 
-@pytest.mark.parametrize("record", [RECORD, CommitRecord()], ids=["full", "empty"])
+@pytest.mark.parametrize("record", [RECORD, CommitRecord("spark")], ids=["full", "empty"])
 def test_a_record_comes_back(record: CommitRecord) -> None:
     assert CommitRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
 def test_the_same_settings_are_accepted() -> None:
     RECORD.check_settings(naive=True, backend="local")
-    CommitRecord().check_settings(naive=False, backend="spark")
+    CommitRecord("spark").check_settings(naive=False, backend="spark")
 
 
 @pytest.mark.parametrize(

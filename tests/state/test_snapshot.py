@@ -27,7 +27,7 @@ TIME, SEQ, ROWS = Clock("s", "ts"), Clock("s", "seq", ClockKind.INTEGER), Clock(
 
 
 def there_and_back(state: State) -> State:
-    record = CommitRecord(sources={"s": {"files": ["a"]}})
+    record = CommitRecord("local", sources={"s": {"files": ["a"]}})
     found, restored = snapshot.loads(snapshot.dumps(state, record))
     assert restored == record
     return found
@@ -99,7 +99,7 @@ def test_slices_of_every_type_come_back_bit_by_bit() -> None:
 
 
 def test_a_snapshot_of_another_version_is_refused_with_both_numbers_and_what_to_do() -> None:
-    packed = snapshot.dumps(State())
+    packed = snapshot.dumps(State(), CommitRecord("local"))
     table = pa.ipc.open_stream(packed).read_all()
     meta = json.loads(table.schema.metadata[b"transom"]) | {"version": 99}
     sink = pa.BufferOutputStream()
@@ -147,5 +147,5 @@ def test_decisions_are_stored_by_columns() -> None:
         "reason": ["new"],
         "kind": ["opens_selection"],
     }
-    record = CommitRecord(decisions=(decisions, PassDecisions("bids", "placement", ())))
+    record = CommitRecord("local", decisions=(decisions, PassDecisions("bids", "placement", ())))
     assert snapshot.loads(snapshot.dumps(State(), record))[1] == record

@@ -17,6 +17,7 @@ from sqlglot import exp
 from transom.elements import Summary
 from transom.errors import CostError, SQLError
 from transom.plan.limits import Limits
+from transom.promising.zones import ZONES_PER_GRANULARITY
 from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import OnDemandQuery, Query, Scalar, scalars_of
@@ -26,7 +27,6 @@ COLUMN_BYTES = 1_000.0  # assumed of a text in a column
 UNKNOWN_COUNT = 1_000.0  # assumed of a number of repetitions that is no constant
 STATE_BYTES = 16  # of an accumulator in a slice; sketches say how large they are
 SKETCH_BYTES = 4_096
-ZONES_PER_GRANULARITY = 16  # zones of a summary's granularity
 COUNTER_BYTES = 8
 _GROWING = re.compile(
     r"(?i)\b(hex|replace|repeat|space|[lr]pad|base64|url_encode|array_repeat)\b|\|\||concat|to_json"

@@ -10,7 +10,7 @@ from transom.columns.arrays import Floats, Ints, Keys
 from transom.columns.hashes import mix_bits
 from transom.elements import Summary
 
-STEPS = 16  # of a granularity, if its length allows
+ZONES_PER_GRANULARITY = 16  # if the length of the granularity allows
 MOST_STEPS = 64
 
 
@@ -28,7 +28,7 @@ def step_of(shape: Summary) -> int:
 def steps_of(shape: Summary) -> int:
     """The number of steps of a granularity: 16, or the nearest number that divides it."""
     numbers = (n for n in range(1, MOST_STEPS + 1) if shape.granularity % n == 0)
-    return min(numbers, key=lambda n: abs(n - STEPS))
+    return min(numbers, key=lambda n: abs(n - ZONES_PER_GRANULARITY))
 
 
 def buckets_of(shape: Summary) -> int:

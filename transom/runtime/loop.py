@@ -107,7 +107,7 @@ class BatchLoop:
         self.listeners: list[Callable[[BatchReport], None]] = []  # called before a batch is committed
         self.followers: list[Callable[[BatchReport], None]] = []  # called afterwards
         last = self.log.last()
-        self.state, record = last if last else (State(), CommitRecord(naive=naive, backend=backend.name))
+        self.state, record = last if last else (State(), CommitRecord(backend.name, naive=naive))
         record.check_settings(naive, backend.name)
         self.planner.restore_decisions(record.decisions)
         self.outputs.resume(record)

@@ -28,19 +28,17 @@ class Repair:
             raise StateError(f"{path} is not a checkpoint: it has neither a state nor a log")
         self.log = BatchLog(self.store)
         last = self.log.last()
-        self.state, self.record = last if last else (State(), CommitRecord())
+        self.state = last[0] if last else State()
+        self.record: CommitRecord | None = last[1] if last else None
         self.pending: BatchIntent | None = self.log.intent(self.state.batch_id + 1)
         self._owns = False
 
     def lines(self) -> Iterator[str]:
         """What the checkpoint holds, for people."""
-        yield f"last committed batch: {self.state.batch_id} ({self.record.backend} backend)"
-        for name, progress in self.record.sources.items():
-            yield f"source of {name}: {progress}"
-        for query in self.record.queries:
-            yield f"query {query.name}: {_state_text(query.suspended)}: {' '.join(query.text.split())}"
-        for summary in self.record.summaries:
-            yield f"summary {summary.name}: {_state_text(summary.suspended)}: {' '.join(summary.text.split())}"
+        if self.record is None:
+            yield "no batch was committed"
+        else:
+            yield from self._committed_lines(self.record)
         rows = sum(sheet.num_rows for sheet in self.state.sheets.values())
         yield f"state: {rows:,} slices, {len(self.state.stores):,} stores, {len(self.state.refs):,} files of executors"
         if self.pending is None:
@@ -53,26 +51,36 @@ class Repair:
         for key, reason in self.pending.suspended.items():
             yield f"  leaves out {key}: {reason}"
 
+    def _committed_lines(self, record: CommitRecord) -> Iterator[str]:
+        yield f"last committed batch: {self.state.batch_id} ({record.backend} backend)"
+        for name, progress in record.sources.items():
+            yield f"source of {name}: {progress}"
+        for query in record.queries:
+            yield f"query {query.name}: {_state_text(query.suspended)}: {' '.join(query.text.split())}"
+        for summary in record.summaries:
+            yield f"summary {summary.name}: {_state_text(summary.suspended)}: {' '.join(summary.text.split())}"
+
     def suspend(self, name: str) -> None:
         """Let a query or a summary take no part in batches until it is resumed."""
-        queries = {query.name for query in self.record.queries}
-        summaries = {summary.name for summary in self.record.summaries}
+        record = self.record
+        queries = {query.name for query in record.queries} if record is not None else set()
+        summaries = {summary.name for summary in record.summaries} if record is not None else set()
         control = self.pending.control if self.pending is not None else ()
         joining = {element.name for element in control if isinstance(element, Register | Summarize)}
         known = queries | summaries | joining
         if name not in known:
             raise StateError(f"the checkpoint has no query or summary named {name}{near_miss(name, known)}")
         self._own()
-        if name in queries | summaries:
+        if record is not None and name in queries | summaries:
             marked = replace(
-                self.record,
+                record,
                 queries=tuple(
                     replace(query, suspended=REASON) if query.name == name else query
-                    for query in self.record.queries
+                    for query in record.queries
                 ),
                 summaries=tuple(
                     replace(summary, suspended=REASON) if summary.name == name else summary
-                    for summary in self.record.summaries
+                    for summary in record.summaries
                 ),
             )
             self.record = marked

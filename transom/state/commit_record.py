@@ -114,6 +114,7 @@ class CommitRecord:
     snapshot, not of this record's JSON.
     """
 
+    backend: str
     queries: tuple[QueryRecord, ...] = ()
     summaries: tuple[SummaryRecord, ...] = ()
     sources: Mapping[str, Any] = field(default_factory=dict)
@@ -121,7 +122,6 @@ class CommitRecord:
     row_files: Mapping[str, tuple[RowFiles, ...]] = field(default_factory=dict)
     idle_closed: Mapping[str, bool] = field(default_factory=dict)
     naive: bool = False
-    backend: str = "spark"
     paces: Mapping[str, PaceSamples] = field(default_factory=dict)
     probing_pace: PaceSamples = ()
     inserting_seconds: float = 0.0

@@ -70,9 +70,9 @@ class EmbeddedRuns:
         return TupleRun.unpacked(self.parts[RUN, "", place["part"]])
 
 
-def dumps(state: State, record: CommitRecord | None = None, shelf: RunShelf | None = None) -> bytes:
+def dumps(state: State, record: CommitRecord, shelf: RunShelf | None = None) -> bytes:
     """A snapshot of a state and a commit record; without a shelf, runs are stored in the snapshot."""
-    embedded, record = EmbeddedRuns(), record or CommitRecord()
+    embedded = EmbeddedRuns()
     runs = embedded if shelf is None else shelf
     stored = encode_state(state, runs) | {"commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
