@@ -70,6 +70,28 @@ def test_a_batch_that_fails_around_its_commit_is_taken_in_once(
     assert looked_up(again.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
 
 
+def test_a_batch_that_a_new_engine_runs_again_keeps_the_files_that_the_first_attempt_wrote_too(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
+    engine.register(ALL, name="all")
+    feed.push(FIRST)
+    engine.step()
+    feed.push(SECOND)
+    with monkeypatch.context() as patch:
+        Fault(patch, Store, "write", lambda store, name, *rest: name.startswith("state/"), False)
+        with pytest.raises(Crash):
+            engine.step()
+    engine.stop()
+    again, _ = traffic(make_engine, tmp_path)
+    again.step()
+    another_batch(again)  # the states that refer to the file are now all that can be loaded
+    assert "0000000002.arrow" in Store(str(tmp_path / "checkpoint")).list("runs")
+    again.stop()
+    third, _ = traffic(make_engine, tmp_path)
+    assert looked_up(third.query("all").lookup(), "m", "s", "n") == [(-39, 61, 7, -1, 7)]
+
+
 @pytest.mark.parametrize("place", ["driver", "executors"])
 def test_many_rows_in_tasks_come_to_the_same_near_and_far(
     place: str, make_engine: EngineFactory, tmp_path: Path

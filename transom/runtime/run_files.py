@@ -64,13 +64,16 @@ class RunFiles:
         return self._open_files[file][place["number"]].as_py()
 
     def unused(self, state: State) -> list[str]:
-        """The files of which a state uses no run; each is named once."""
+        """The files of which a state uses no run; each is named once.
+
+        A file of a later batch, of which an attempt was not committed, is not among them: the batch writes it again.
+        """
         self._open_files = {}
         if self._files is None:
             self._files = set(self.store.list(DIRECTORY))
         used = {self._places[run][0] for run in _runs(state)}
-        unused = sorted(self._files - used)
-        self._files &= used
+        unused = sorted(name for name in self._files - used if int(name[:10]) <= state.batch_id)
+        self._files.difference_update(unused)
         return [f"{DIRECTORY}/{name}" for name in unused]
 
 

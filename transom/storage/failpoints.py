@@ -21,6 +21,7 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
     "delivery": ("begin", "end"),
     "feeds": (*_FILE, *_DELETION),
     "flush": ("begin", "end"),
+    "glances": (*_FILE, *_DELETION),
     "late": (*_FILE, *_PARQUET, *_DELETION),
     "lease": (*_FILE, *_DELETION),
     "log": (*_FILE, *_DELETION),
