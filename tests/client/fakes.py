@@ -59,6 +59,7 @@ STATUS = {
     "rows": 120,
     "rate": 40,
     "saved": None,
+    "warning": None,
 }
 COLUMNS = [
     ("window_start", "timestamp", "window"),

@@ -93,6 +93,7 @@ class ServiceStatus:
     saved: Annotated[
         OptionalNumber, _text("aggregations without sharing per aggregation made; null before the first")
     ]
+    warning: Annotated[str | None, _text("what keeps the current batch waiting")] = None
 
 
 # --- streams ---------------------------------------------------------------------------------

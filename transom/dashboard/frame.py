@@ -203,6 +203,8 @@ def _engine_banner(status: ServiceStatus) -> str:
         return banner_html(text, "bad", status.failure or "")
     if status.state == "stopped":
         return banner_html("The engine is stopped. No new results until it starts again.")
+    if status.warning is not None:
+        return banner_html(f"{status.warning[:1].upper()}{status.warning[1:]}.")
     return ""
 
 

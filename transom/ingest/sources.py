@@ -149,7 +149,7 @@ class FileSource(Source):
             self._pending.extend(self.files.pending(self._log.read))
         if not self._pending:
             return None
-        files = list(self._pending.popleft())
+        files = list(self._pending[0])  # `advance` removes them: a batch that can't be written ahead is taken again
         reference = {
             "files": files,
             "versions": {file: list(self.files.version(file) or ()) for file in files},
@@ -189,6 +189,8 @@ class FileSource(Source):
             self._log.add_problems(list(map(problem_from_json, reference.get("problems", ()))), batch_id)
         versions = reference.get("versions", dict.fromkeys(reference["files"]))
         self._log.add_files({file: (v[0], v[1]) if v else None for file, v in versions.items()})
+        if self._pending and set(self._pending[0]) <= set(versions):
+            self._pending.popleft()
 
     @property
     def file_log(self) -> FileLog:

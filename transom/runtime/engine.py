@@ -516,6 +516,11 @@ class Engine:
         """What made it stop, if it failed."""
         return self._runner.failure
 
+    @property
+    def warning(self) -> str | None:
+        """What keeps the current batch waiting, if something does: the process has no file descriptors left."""
+        return self._runner.shortage.warning
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the engine is stopped, or for some seconds; raises what made it fail."""
         return self._runner.await_termination(timeout)

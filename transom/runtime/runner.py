@@ -12,10 +12,18 @@ from transom.backends.base import Frame, StreamingInput
 from transom.errors import SettingError, StateError
 from transom.ingest.sources import StreamingSource
 from transom.ingest.streams import Stream
+from transom.runtime.descriptor_shortage import DescriptorShortage
 from transom.runtime.loop import BatchLoop
 from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
+
+
+class _Stopping(StateError):
+    """The engine is stopped while a batch waits for file descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is stopping")
 
 
 class Runner:
@@ -32,6 +40,7 @@ class Runner:
         self._streaming: dict[str, StreamingInput] = {}
         self._turn = 0
         self._draining = False
+        self.shortage = DescriptorShortage()
         self._arriving: set[str] = set()  # streaming sources with a batch that waits for its turn, or has it
 
     @property
@@ -59,9 +68,11 @@ class Runner:
         try:
             while not self._stopping.is_set():
                 self._awake.clear()
-                if not self.batch() and not self._idle_batch():
+                if not self.shortage.retry(self._any_batch, self._pause):
                     self._raise_streaming_error()
                     self._awake.wait(self.poll_seconds)
+        except _Stopping:
+            pass  # the next start, or the next engine, runs the begun batch again
         except BaseException as error:
             self._error = error
             log.error("the engine stopped: %s", error)
@@ -69,6 +80,13 @@ class Runner:
                 input.stop()
         finally:
             self._stopped.set()
+
+    def _any_batch(self) -> bool:
+        return self.batch() or self._idle_batch()
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise _Stopping
 
     def wake(self) -> None:
         """Look for batches now instead of at the next poll."""
@@ -130,7 +148,9 @@ class Runner:
                 stream.source.hurry()
             if not was_running:
                 self._start_streaming(available_now=True)
-            while self.batch() or any(input.active for input in self._streaming.values()):
+            while self.shortage.retry(self.batch, self._pause) or any(
+                input.active for input in self._streaming.values()
+            ):
                 self._raise_streaming_error()
                 if self._streaming:
                     time.sleep(0.01)
@@ -217,7 +237,13 @@ class Runner:
                     raise StateError("the engine is stopping")
                 self.wake()
                 loop.idle.wait(0.1)
-            loop.data_batch(stream, reference, frame)
+            self.shortage.retry(lambda: loop.data_batch(stream, reference, frame), self._pause_batch)
+
+    def _pause_batch(self, seconds: float) -> None:
+        """Wait without the lock, so that prods and lookups are answered meanwhile."""
+        self.loop.idle.wait(seconds)
+        if self._stopping.is_set():
+            raise _Stopping
 
     def _raise_streaming_error(self) -> None:
         for input in self._streaming.values():

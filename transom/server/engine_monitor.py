@@ -88,4 +88,5 @@ class EngineMonitor:
             rows=sum(stream.rows for stream in progress.streams.values()),
             rate=sum(self.history.rate(name) for name in progress.streams),
             saved=progress.sharing.work.ratio,
+            warning=self.engine.warning,
         )

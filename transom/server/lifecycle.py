@@ -14,9 +14,12 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from transom.errors import SettingError
+from transom.server.connection_limits import limited_connections
 from transom.server.error_responses import error_response
 from transom.server.settings import ServerSettings
 
+KEEP_ALIVE_SECONDS = 5  # that a connection may be idle between two requests
+BACKLOG = 128  # connections that wait to be accepted; all of them may be accepted at once
 SHUTDOWN_SECONDS = 3  # for answers that are under way when the server stops
 STARTING_HTML = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
@@ -60,7 +63,9 @@ class HttpServer:
         config = uvicorn.Config(
             self._front,
             lifespan="off",  # `attach` runs the app's lifespan
-            http="httptools",
+            http=limited_connections(settings.limits),
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            backlog=BACKLOG,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -114,7 +119,7 @@ class HttpServer:
 def _listen(settings: ServerSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         address = f"{settings.host}:{settings.port}"
         reason = os.strerror(error.errno) if error.errno else str(error)
