@@ -107,7 +107,7 @@ def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         return "done"
 
     assert DescriptorShortage().retry(call, pauses.append) == "done"
-    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, descriptor_shortage.LONGEST_PAUSE, 5.0]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, descriptor_shortage.LONGEST_RETRY_PAUSE, 5.0]
 
 
 def test_other_errors_are_raised() -> None:

@@ -13,7 +13,7 @@ log = logging.getLogger("transom")
 
 _Value = TypeVar("_Value")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds; each pause is twice as long as the one before
+FIRST_RETRY_PAUSE, LONGEST_RETRY_PAUSE = 0.1, 5.0  # seconds; each pause is twice as long as the one before
 
 
 def lacks_descriptors(error: BaseException) -> bool:
@@ -37,7 +37,7 @@ class DescriptorShortage:
 
         `pause` raises if the call should not be repeated.
         """
-        seconds = FIRST_PAUSE
+        seconds = FIRST_RETRY_PAUSE
         while True:
             try:
                 value = call()
@@ -47,7 +47,7 @@ class DescriptorShortage:
                 self.warning = "a batch waits: the process has too many open files or connections"
                 log.warning("%s; the next attempt is in %.1f s (%s)", self.warning, seconds, error)
                 pause(seconds)
-                seconds = min(2 * seconds, LONGEST_PAUSE)
+                seconds = min(2 * seconds, LONGEST_RETRY_PAUSE)
             else:
                 self.warning = None
                 return value
