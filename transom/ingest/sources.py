@@ -149,7 +149,9 @@ class FileSource(Source):
             self._pending.extend(self.files.pending(self._log.read))
         if not self._pending:
             return None
-        files = list(self._pending[0])  # `advance` removes them: a batch that can't be written ahead is taken again
+        files = list(
+            self._pending[0]
+        )  # `advance` removes them: a batch that can't be written ahead is taken again
         reference = {
             "files": files,
             "versions": {file: list(self.files.version(file) or ()) for file in files},
