@@ -79,6 +79,11 @@ class CompiledQuery:
     naive: bool = False  # keeps every tuple, and rescans those of a window when it closes
 
     @property
+    def bound(self) -> Query:
+        """The query with its names and types resolved."""
+        return self.query
+
+    @property
     def is_on_demand(self) -> bool:
         """Whether the query emits no results, and lookups answer it."""
         return self.query.is_on_demand

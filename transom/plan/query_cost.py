@@ -126,14 +126,19 @@ def _(query: Query) -> Iterator[Estimate]:
     yield _text_estimate(_longest_text(query))
 
 
-def _group_bytes(bound: Query) -> float:
+@singledispatch
+def _group_bytes(query: Query) -> float:
     """The most bytes of the slices of one group: two slices for each slide, a state for each aggregate."""
-    if isinstance(bound, OnDemandQuery):
-        using = bound.using
-        slices = 1 if using.slice is None else max(1, bound.window.range // using.slice)
-        return float(slices * max(using.buckets or 1, len(using.bounds)) * STATE_BYTES)
-    states = sum(SKETCH_BYTES if call.function in _SKETCHES else STATE_BYTES for call in bound.calls)
-    return 2.0 * (-(-bound.window.range // bound.window.slide)) * (states + STATE_BYTES)
+    states = sum(SKETCH_BYTES if call.function in _SKETCHES else STATE_BYTES for call in query.calls)
+    return 2.0 * (-(-query.window.range // query.window.slide)) * (states + STATE_BYTES)
+
+
+@_group_bytes.register
+def _(query: OnDemandQuery) -> float:
+    """The same for the structure of an on-demand query."""
+    using = query.using
+    slices = 1 if using.slice is None else max(1, query.window.range // using.slice)
+    return float(slices * max(using.buckets or 1, len(using.bounds)) * STATE_BYTES)
 
 
 # --- the growth of texts -------------------------------------------------------------------------

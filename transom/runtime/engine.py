@@ -597,8 +597,7 @@ class Engine:
             return [directory.source(stream)]
         if queries is None:
             return list(self._loop.declared.streams.values())
-        bound = (self.query(name).bound for name in queries)
-        streams = dict.fromkeys(query.stream for query in bound if isinstance(query, Query))
+        streams = dict.fromkeys(stream for name in queries for stream in self.query(name).bound.streams)
         return [directory.source(name) for name in streams]
 
     def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
+from transom.runtime.registry import Executable
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
@@ -63,7 +64,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
         catalog, loop.backend.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts]
     )
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
-    living = [entry for entry in joined.values() if entry.suspended is None]
+    living = {name for name, entry in joined.items() if entry.suspended is None}
     new = {name: text for name, text in texts.items() if name not in joined}
     plain, with_preference = split_by_preference(new)
     waiting = _waiting(loop, plain)
@@ -75,7 +76,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
         Explained(
             {name: stream.rules for name, stream in loop.declared.queried().items()},
             state,
-            {**{e.name: e.compiled for e in living if e.compiled is not None}, **waiting},
+            _chosen(registry.of_kind(CompiledQuery), living) | waiting,
             loop.planner,
             again={*waiting, *preference_queries},
             partial=partial,
@@ -85,12 +86,13 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
                 if entry.suspended is not None
             },
             summaries=catalog.summaries,
-            preference_queries={
-                **{e.name: e.preference_query for e in living if e.preference_query is not None},
-                **preference_queries,
-            },
+            preference_queries=_chosen(registry.of_kind(PreferenceQuery), living) | preference_queries,
         )
     )
+
+
+def _chosen(queries: Mapping[str, Executable], names: Collection[str]) -> dict[str, Executable]:
+    return {name: query for name, query in queries.items() if name in names}
 
 
 def _waiting_preference_queries(
@@ -102,8 +104,8 @@ def _waiting_preference_queries(
     bound = (
         bind_preference_queries(unbound, catalog, loop.backend.scalars, catalog.summaries) if unbound else {}
     )
-    found = {name: known[name] or bound[name] for name in texts}
-    return {name: query for name, query in found.items() if isinstance(query, PreferenceQuery)}
+    outcomes = {name: known[name] or bound[name] for name in texts}
+    return {name: query for name, query in outcomes.items() if not isinstance(query, SQLError)}
 
 
 def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]:

@@ -30,11 +30,11 @@ from transom.plan.explain.text_parts import name_list
 from transom.results.result_rows import computed_texts
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
-from transom.runtime.registry import RegisteredQuery, Registry
+from transom.runtime.registry import Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
-from transom.sql.query import OnDemandQuery, Query
+from transom.sql.query import Query
 from transom.state.state import State
 
 MOST_TEXTS = 256  # compiled queries that were looked up without being registered
@@ -52,23 +52,28 @@ class Lookups:
         """The answer of a registered query for its own window, or for a shorter one."""
         self.loop.directory.bind()
         return self._latest(
-            lambda state, registry: self._registered(state, registry[name], length, at, where)
+            lambda state, registry: self._registered(state, registry, name, length, at, where)
         )
 
     def _registered(
-        self, state: State, entry: RegisteredQuery, length: int | None, at: Any, where: GroupFilter
+        self,
+        state: State,
+        registry: Registry,
+        name: str,
+        length: int | None,
+        at: Any,
+        where: GroupFilter,
     ) -> pa.Table:
-        name = entry.name
-        if entry.suspended is not None:
-            raise StateError(f"the query {name} is suspended: {entry.suspended}")
-        assert entry.compiled is not None
-        whole = entry.compiled.query.window.range
+        if (reason := registry[name].suspended) is not None:
+            raise StateError(f"the query {name} is suspended: {reason}")
+        compiled = registry.executable(name, CompiledQuery)
+        whole = compiled.query.window.range
         if length is not None and length > whole:
-            said, most = (shown_length(entry.compiled.clock, one) for one in (length, whole))
-            raise SettingError(f"{name} can be looked up for {most} or less, not for {said}")
-        lookup = self._lookup(entry.compiled, whole if length is None else length, state, at, where)
+            wanted, most = (shown_length(compiled.clock, one) for one in (length, whole))
+            raise SettingError(f"{name} can be looked up for {most} or less, not for {wanted}")
+        lookup = self._lookup(compiled, whole if length is None else length, state, at, where)
         if lookup is None or not lookup.stores.keys() <= state.stores.keys():
-            return lookup_schema(entry.compiled.query).empty_table()
+            return lookup_schema(compiled.query).empty_table()
         return self._answered(lookup, state)
 
     def text(self, sql: str, at: Any, where: GroupFilter) -> pa.Table:
@@ -200,8 +205,8 @@ def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Itera
     yield compile_query("", bound.on_demand(Using("naive")), registry.naive)
     is_plain = not computed_texts(bound) and bound.kept is None
     if is_plain and all(aggregate_function(call.function).interval for call in bound.calls):
-        kinds = (registry.query(name) for name in kept.queries)
-        for using in dict.fromkeys(kind.using for kind in kinds if isinstance(kind, OnDemandQuery)):
+        readers = (registry.executable(name, CompiledQuery) for name in kept.queries)
+        for using in dict.fromkeys(reader.using for reader in readers):
             if using.structure == "timegram":
                 yield compile_query("", bound.on_demand(using), registry.naive)
 

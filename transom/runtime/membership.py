@@ -41,7 +41,7 @@ def joined_and_left(
 
     `declared` are the declared streams: any other stream that a query reads is another query's results.
     """
-    joining: dict[str, CompiledQuery] = {}
+    joining: dict[str, None] = {}
     leaving: dict[str, None] = {}
     tuned: dict[str, float | None] = {}
     for element in intent.control:
@@ -56,27 +56,29 @@ def joined_and_left(
             case Register(name, text) if text not in new.queries:
                 registry.add_unbound(element, intent.batch_id, intent.suspended[name])
             case Register(name, text):
-                joining[name] = registry.add(element, new.queries[text], intent.batch_id)
+                registry.add(element, new.queries[text], intent.batch_id)
+                joining[name] = None
             case Resume(name):
-                compiled = registry.resume(element)
-                if compiled is not None:
-                    joining[name] = compiled
+                if registry.resume(element):
+                    joining[name] = None
             case Drop(name):
                 registry.remove(element)
                 tuned.pop(name, None)
-                if joining.pop(name, None) is None:
+                if name in joining:
+                    del joining[name]
+                else:
                     leaving[name] = None
             case Tune(name, point):
                 tuned[name] = point
     registry.suspend(intent.suspended)
-    joining = {name: query for name, query in joining.items() if registry[name].suspended is None}
+    active = [name for name in joining if registry[name].suspended is None]
     living = registry.compiled()
     gone = (name for name in state.queries if name not in living)  # suspended since they joined
     membership = Membership(
         living,
-        [query for query in joining.values() if query.is_standing],
+        [living[name] for name in active if name in living],
         tuple(dict.fromkeys([*leaving, *gone])),
-        [name for name in joining if registry[name].partial],
+        [name for name in active if registry[name].partial],
         planner.all_store_sets(registry.on_demand()),
         {query.query.stream for query in registry.everyone()} - set(declared),
     )
@@ -95,10 +97,11 @@ def _tuned(state: State, points: Mapping[str, float | None]) -> State:
 
 def check_types(registry: Registry, state: State) -> None:
     """Refuse a state if a query's columns had other types when it was made."""
+    compiled = registry.of_kind(CompiledQuery)
     changed = [
         name
-        for name, own in state.queries.items()
-        if (compiled := registry[name].compiled) is not None and not is_kept(state, own, compiled)
+        for name, query_state in state.queries.items()
+        if name in compiled and not is_kept(state, query_state, compiled[name])
     ]
     changed += [query.name for query in registry.on_demand() if not has_stores(state, query)]
     if changed:

@@ -96,9 +96,8 @@ class PreferenceHandle(QueryHandle):
         loop = self._parts.loop
         if self._entry() is not None:
             loop.directory.bind()
-            entry = loop.directory.registry[self.name]
-            assert entry.preference_query is not None
-            return entry.preference_query, entry.since
+            registry = loop.directory.registry
+            return registry.executable(self.name, PreferenceQuery), registry[self.name].since
         known = self._preference_query or loop.directory.bound_preference_queries.get(self.text)
         if known is None:
             raise StateError(f"there is no query named {self.name}")

@@ -95,7 +95,7 @@ class QueryDirectory:
         """The queries that read a summary, with the waiting control applied."""
         with suppress(StateError):  # of a stream that is gone
             self.bind()
-        joined = {e.name: e.preference_query for e in self.registry if e.preference_query is not None}
+        joined = self.registry.of_kind(PreferenceQuery)
         waiting = {
             name: self.bound_preference_queries[text]
             for name, text in self.texts.items()
@@ -122,7 +122,7 @@ class QueryDirectory:
     def preference_query_names(self) -> frozenset[str]:
         """The queries with a preference, with the waiting control applied."""
         with self.lock:
-            joined = (e.name for e in self.registry if e.preference_query is not None)
+            joined = self.registry.of_kind(PreferenceQuery)
             waiting = (name for name, text in self.texts.items() if text in self.bound_preference_queries)
             return frozenset(name for name in (*joined, *waiting) if name in self.texts)
 
@@ -185,9 +185,9 @@ class QueryDirectory:
     def known_queries(self) -> dict[str, Query]:
         """The queries that another query can read, with the waiting control applied."""
         joined = {
-            entry.name: entry.compiled.query
-            for entry in self.registry
-            if entry.compiled is not None and self.texts.get(entry.name) == entry.text
+            name: query
+            for name, query in self.registry.queries().items()
+            if self.texts.get(name) == self.registry[name].text
         }
         return joined | self.waiting_queries()
 

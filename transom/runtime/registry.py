@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
 from transom.errors import SQLError, StateError
@@ -18,6 +18,8 @@ from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.commit_record import QueryRecord, SummaryRecord
+
+Executable = TypeVar("Executable", CompiledQuery, PreferenceQuery)  # the kinds of queries that batches run
 
 
 @dataclass(frozen=True)
@@ -38,21 +40,11 @@ class RegisteredQuery:
         return self.executable is not None
 
     @property
-    def compiled(self) -> CompiledQuery | None:
-        """The plan of a window query, standing or on demand; None for a query of another kind."""
-        return self.executable if isinstance(self.executable, CompiledQuery) else None
-
-    @property
-    def preference_query(self) -> PreferenceQuery | None:
-        """The query if it is WITH PREFERENCE."""
-        return self.executable if isinstance(self.executable, PreferenceQuery) else None
-
-    @property
     def bound(self) -> BoundQuery:
         """The query with its names and types resolved, of whatever kind."""
         if self.executable is None:
             raise StateError(f"the query {self.name} is suspended and can't be read: {self.suspended}")
-        return self.executable.query if isinstance(self.executable, CompiledQuery) else self.executable
+        return self.executable.bound
 
     @property
     def identity(self) -> str:
@@ -138,6 +130,25 @@ class Registry:
     def __iter__(self) -> Iterator[RegisteredQuery]:
         return iter(self.entries.values())
 
+    def of_kind(self, kind: type[Executable]) -> dict[str, Executable]:
+        """The bound queries of a kind by name, suspended ones included."""
+        return {entry.name: entry.executable for entry in self if isinstance(entry.executable, kind)}
+
+    def living_of_kind(self, kind: type[Executable]) -> dict[str, Executable]:
+        """The queries of a kind that take part in batches, by name."""
+        return {
+            entry.name: entry.executable
+            for entry in self
+            if isinstance(entry.executable, kind) and entry.suspended is None
+        }
+
+    def executable(self, name: str, kind: type[Executable]) -> Executable:
+        """A bound query of a kind; StateError if it can't be bound any more."""
+        entry = self[name]
+        if not isinstance(entry.executable, kind):
+            raise StateError(f"the query {name} is suspended and can't be read: {entry.suspended}")
+        return entry.executable
+
     def query_records(self) -> tuple[QueryRecord, ...]:
         """What a checkpoint stores of the queries."""
         return tuple(entry.record() for entry in self)
@@ -221,13 +232,13 @@ class Registry:
             if reason is not None:
                 self.update(query.name, suspended=reason, failing=0)
 
-    def resume(self, control: Resume) -> CompiledQuery | None:
-        """Let a suspended query take part in batches again; the window query that joins anew, if it is one."""
+    def resume(self, control: Resume) -> bool:
+        """Let a suspended query take part in batches again; whether it was suspended, and can be bound."""
         entry = self.entries.get(control.name)
         if entry is None or entry.suspended is None or not entry.is_bound:
-            return None
+            return False
         self.update(entry.name, suspended=None, failing=0)
-        return entry.compiled
+        return True
 
     def members(self) -> list[str]:
         """The keys of all queries and summaries that take part in batches, oldest first."""
@@ -255,9 +266,7 @@ class Registry:
 
     def preference_queries(self) -> dict[str, PreferenceQuery]:
         """The queries with a preference that take part in batches, by name."""
-        return {
-            e.name: e.preference_query for e in self if e.preference_query is not None and e.suspended is None
-        }
+        return self.living_of_kind(PreferenceQuery)
 
     def add_unbound(self, control: Register, batch_id: int, reason: str) -> None:
         """Add a query that made the batch it joins with fail before it was bound."""
@@ -266,23 +275,20 @@ class Registry:
         )
         self.is_bound = False
 
-    def add(self, control: Register, query: Query, batch_id: int) -> CompiledQuery:
+    def add(self, control: Register, query: Query, batch_id: int) -> None:
+        """Add a window query."""
         compiled = compile_query(control.name, query, self.naive)
         self.entries[control.name] = RegisteredQuery(
             control.name, control.text, control.partial, batch_id, executable=compiled
         )
-        return compiled
 
     def queries(self) -> dict[str, Query]:
         """The bound window queries by name."""
-        return {entry.name: entry.compiled.query for entry in self if entry.compiled is not None}
+        return {name: compiled.query for name, compiled in self.of_kind(CompiledQuery).items()}
 
     def query(self, name: str) -> Query:
         """A bound window query."""
-        entry = self[name]
-        if entry.compiled is None:
-            raise StateError(f"the query {name} is suspended and can't be read: {entry.suspended}")
-        return entry.compiled.query
+        return self.executable(name, CompiledQuery).query
 
     def remove(self, control: Drop) -> None:
         self.entries.pop(control.name, None)
@@ -292,7 +298,7 @@ class Registry:
 
     def everyone(self) -> list[CompiledQuery]:
         """The queries that take part in batches, standing or on demand."""
-        return [e.compiled for e in self if e.compiled is not None and e.suspended is None]
+        return list(self.living_of_kind(CompiledQuery).values())
 
     def functions(self) -> dict[str, Collection[str]]:
         """The user-defined functions of all queries that take part in batches, by their names."""

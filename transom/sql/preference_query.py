@@ -63,6 +63,11 @@ class PreferenceQuery:
     functions: frozenset[str] = frozenset()  # user-defined functions it calls
 
     @property
+    def bound(self) -> PreferenceQuery:
+        """The query itself: it runs as it is bound."""
+        return self
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """The streams of its sides."""
         return tuple(side.stream for side in self.sides)
