@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -47,7 +48,17 @@ class IntervalSet:
         return len(self.pairs)
 
     def __or__(self, other: IntervalSet) -> IntervalSet:
-        return self if not other else other if not self else IntervalSet.of(*self.pairs, *other.pairs)
+        """The integers of either set.
+
+        A long set grows by a few intervals with each batch, so only the intervals between the first and the
+        last of the shorter set are merged.
+        """
+        long, short = (self.pairs, other.pairs) if len(self) >= len(other) else (other.pairs, self.pairs)
+        if not short:
+            return IntervalSet(long)
+        first = bisect_left(long, short[0][0], key=lambda pair: pair[1])
+        last = bisect_right(long, short[-1][1], key=lambda pair: pair[0])
+        return IntervalSet(long[:first] + IntervalSet.of(*long[first:last], *short).pairs + long[last:])
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
         return IntervalSet.of(
