@@ -235,15 +235,15 @@ def test_results_that_a_batch_lets_go_of_while_they_are_read(
     engine.step()
     query.prod()
     feed.push([(11, 1, 0, 2)])
-    real = outputs.own_rows
+    real = outputs.rows_of_query
 
     def overtaken(*args: Any) -> Any:
-        monkeypatch.setattr(outputs, "own_rows", real)
+        monkeypatch.setattr(outputs, "rows_of_query", real)
         engine.step()
         engine.step(empty=True)  # deletes what the batch before it let go of
         return real(*args)
 
-    monkeypatch.setattr(outputs, "own_rows", overtaken)
+    monkeypatch.setattr(outputs, "rows_of_query", overtaken)
     assert query.results().num_rows == 0
     assert early(query.prod(), "v") == [(0, 50, 3)] == early(query, "v")
 

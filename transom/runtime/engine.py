@@ -184,9 +184,9 @@ class Engine:
         "2 s"): "sideline" stores the trailing rows of bursts and resumes one of them for every `share`
         new rows, or when none come; "shed" drops them. The rest is about the files of a path.
         """
-        found = self._source(source, format, schema, options, files_per_batch)
+        rows_source = self._source(source, format, schema, options, files_per_batch)
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
-        self._declare(name, found, rules, {Punctuation: punctuation, Prod: prod})
+        self._declare(name, rows_source, rules, {Punctuation: punctuation, Prod: prod})
 
     def feed(
         self,
@@ -219,11 +219,24 @@ class Engine:
         """
         self._check_new(name)
         loop = self._loop
-        found, own = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
-        beyond = overload_rule(own["overload"], own["budget"], own["share"])
-        rules = time, own["slack"], own["horizon"], False, own["idle"], beyond, own["max_ahead"]
-        self._declare(name, found, rules, {Punctuation: own["punctuation"], Prod: own["prod"]})
-        return Replay(name, found)
+        replayed, settings = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
+        beyond = overload_rule(settings["overload"], settings["budget"], settings["share"])
+        rules = (
+            time,
+            settings["slack"],
+            settings["horizon"],
+            False,
+            settings["idle"],
+            beyond,
+            settings["max_ahead"],
+        )
+        self._declare(
+            name,
+            replayed,
+            rules,
+            {Punctuation: settings["punctuation"], Prod: settings["prod"]},
+        )
+        return Replay(name, replayed)
 
     def prods(
         self,
@@ -248,8 +261,9 @@ class Engine:
             raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
         if of not in self._loop.declared.queried():
             raise SettingError(f"there is no stream named {of}{near_miss(of, self._loop.declared.queried())}")
-        target, found = self._loop.declared.streams[of], self._source(source, format, schema, options, 1)
-        columns = visible(found.columns)
+        target = self._loop.declared.streams[of]
+        prod_source = self._source(source, format, schema, options, 1)
+        columns = visible(prod_source.columns)
         names = where if isinstance(where, Mapping) else {column: column for column in where}
         clock, time = clock_named(target, on), until if at is None else at
         if time is not None:
@@ -267,7 +281,7 @@ class Engine:
             },
         )
         self._check_new(name)
-        self._loop.declare(Stream(name, columns, StreamRules(rule.clock), found, prods=rule))
+        self._loop.declare(Stream(name, columns, StreamRules(rule.clock), prod_source, prods=rule))
 
     def _source(
         self,
@@ -297,11 +311,11 @@ class Engine:
         time, *rest = rules
         spelled = declared_column(name, time, columns)
         columns = with_time_column(columns, spelled)
-        found = stream_rules(name, columns, spelled, *rest)
+        checked_rules = stream_rules(name, columns, spelled, *rest)
         given = {kind: marker for kind, marker in markers.items() if marker is not None}
         for kind, marker in given.items():
             self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
-        self._loop.declare(Stream(name, columns, found, source, given))
+        self._loop.declare(Stream(name, columns, checked_rules, source, given))
 
     def _check_condition(self, what: str, condition: str, columns: Mapping[str, pa.DataType]) -> None:
         kind = self._loop.backend.scalars.types(columns, [condition])[0]
@@ -421,8 +435,8 @@ class Engine:
         loop.declared.functions |= {function.casefold() for function in self._backend.functions()}
         plain, with_preference = split_by_preference(queries)
         pushing = loop.directory.preference_query_names() | with_preference.keys()
-        known = frozenset({*dict(loop.directory.texts), *queries})
-        catalog = replace(loop.directory.catalog(), queries=known, preference_queries=pushing)
+        names = frozenset({*dict(loop.directory.texts), *queries})
+        catalog = replace(loop.directory.catalog(), queries=names, preference_queries=pushing)
         preference_queries = _without_errors(
             bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
@@ -458,10 +472,10 @@ class Engine:
 
     def _is_known(self, name: str, text: str) -> bool:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
-        known = self._loop.directory.texts.get(name)
-        if known is not None and known != text:
+        registered = self._loop.directory.texts.get(name)
+        if registered is not None and registered != text:
             raise StateError(f"a query named {name} is registered already, with another text; drop it first")
-        return known is not None
+        return registered is not None
 
     def _free_name(self, sql: str) -> str:
         """The next of q1, q2, ...; that of an earlier run of the program if it is the same query."""

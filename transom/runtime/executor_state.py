@@ -34,7 +34,7 @@ from transom.runtime.executor_tasks import (
     write_task,
 )
 from transom.runtime.fixed_schema import FIXED
-from transom.runtime.outputs import own_rows
+from transom.runtime.outputs import rows_of_query
 from transom.sql.bound_query import BoundQuery
 from transom.state.state import State
 from transom.storage.executor_files import PACKED, ExecutorFiles, directory_of, places_of, smaller, unpacked
@@ -53,7 +53,7 @@ class StoredResults:
     schema: pa.Schema
 
     def read(self) -> pa.Table:
-        batches = [b for f in self.files for b in own_rows(self.store, f, self.identity, self.schema)]
+        batches = [b for f in self.files for b in rows_of_query(self.store, f, self.identity, self.schema)]
         return pa.Table.from_batches(batches, self.schema).combine_chunks()
 
     def and_also(self, more: StoredResults) -> StoredResults:
@@ -99,25 +99,25 @@ class ExecutorState:
         moment: Moment,
         identity: Callable[[str], str],
         directory: str,
-        known: set[str],
+        earlier_files: set[str],
     ) -> ClosedByTasks:
         """Let tasks close windows, or read open ones, and write the results to a directory.
 
-        Only names and counts come back. `known` are the files that were written there before; files that
+        Only names and counts come back. `earlier_files` are the files that were written there before; files that
         failed tasks left are deleted.
         """
-        found = ClosedByTasks()
+        closed = ClosedByTasks()
         if not works:
-            return found
+            return closed
         queries = {reader.query.name: reader.query for work in works for reader in work.readers}
         names = {name: identity(name) for name in queries}
         written = self._written(works, ResultTarget(self.store, directory, moment, names))
-        known.update(file for one in written for file in one.files)
+        earlier_files.update(file for one in written for file in one.files)
         for file in self.store.list(directory):
-            if file not in known:
+            if file not in earlier_files:
                 self.store.delete(f"{directory}/{file}")
-        self._collect(found, written, names, queries, directory)
-        return found
+        self._collect(closed, written, names, queries, directory)
+        return closed
 
     def _written(self, works: Sequence[ShardWork], target: ResultTarget) -> list[Written]:
         written = list[Written]()
@@ -132,7 +132,7 @@ class ExecutorState:
 
     def _collect(
         self,
-        found: ClosedByTasks,
+        closed: ClosedByTasks,
         written: Sequence[Written],
         names: Mapping[str, str],
         queries: Mapping[str, CompiledQuery],
@@ -140,14 +140,14 @@ class ExecutorState:
     ) -> None:
         counts: dict[str, dict[str, int]] = {}
         for one in written:
-            found.steps += one.steps
+            closed.steps += one.steps
             for file, rows in one.files.items():
                 for name, count in rows.items():
                     counts.setdefault(name, {})[f"{directory}/{file}"] = count
         for name, files in counts.items():
             schema = result_schema(queries[name].query)
             total = sum(files.values())
-            found.stored[name] = StoredResults(self.store, tuple(files), total, names[name], schema)
+            closed.stored[name] = StoredResults(self.store, tuple(files), total, names[name], schema)
 
     def _computed(self, work: ShardWork, target: ResultTarget) -> list[Written]:
         """Results with computed expressions: the backend evaluates them between the closing and the writing task."""

@@ -24,7 +24,7 @@ from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, res
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
 from transom.runtime.fixed_schema import fixed_rows
-from transom.runtime.outputs import QUERY_COLUMN, own_rows, with_names
+from transom.runtime.outputs import QUERY_COLUMN, rows_of_query, with_names
 from transom.sql.bound_query import BoundQuery
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
 from transom.storage.file_store import Store
@@ -153,10 +153,10 @@ def roll_task(
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
             place = places[number]
-            found = rolled(fetched(shards, refs, place), slots, list(target.held), starts)
-            if found is not None and found.table.num_rows:
-                size = shards.put(target.file(place), found.packed())
-                yield packed_value((place, found.table.num_rows, size))
+            shard = rolled(fetched(shards, refs, place), slots, list(target.held), starts)
+            if shard is not None and shard.table.num_rows:
+                size = shards.put(target.file(place), shard.packed())
+                yield packed_value((place, shard.table.num_rows, size))
 
     return task
 
@@ -166,7 +166,7 @@ def read_task(store: Store, files: Sequence[str], identity: str, schema: pa.Sche
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
-            yield from own_rows(store, files[number], identity, schema)
+            yield from rows_of_query(store, files[number], identity, schema)
 
     return task
 

@@ -71,7 +71,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     preference_queries = _waiting_preference_queries(loop, with_preference, catalog)
     intent = loop.directory.intent
     control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
-    partial = {said.name for said in control if isinstance(said, Register) and said.partial}
+    partial = {element.name for element in control if isinstance(element, Register) and element.partial}
     return gather(
         Explained(
             {name: stream.rules for name, stream in loop.declared.queried().items()},
@@ -99,12 +99,12 @@ def _waiting_preference_queries(
     loop: BatchLoop, texts: dict[str, str], catalog: Catalog
 ) -> dict[str, PreferenceQuery]:
     """The queries with a preference that join with the next batch."""
-    known = {name: loop.directory.bound_preference_queries.get(text) for name, text in texts.items()}
-    unbound = {name: text for name, text in texts.items() if known[name] is None}
+    bound_before = {name: loop.directory.bound_preference_queries.get(text) for name, text in texts.items()}
+    unbound = {name: text for name, text in texts.items() if bound_before[name] is None}
     bound = (
         bind_preference_queries(unbound, catalog, loop.backend.scalars, catalog.summaries) if unbound else {}
     )
-    outcomes = {name: known[name] or bound[name] for name in texts}
+    outcomes = {name: bound_before[name] or bound[name] for name in texts}
     return {name: query for name, query in outcomes.items() if not isinstance(query, SQLError)}
 
 
@@ -113,11 +113,11 @@ def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]
     bound: dict[str, Query | SQLError] = {}
     unbound = {}
     for name, query in texts.items():
-        known = loop.directory.bound.get(query)  # a batch that begins takes it away
-        if known is None:
+        bound_before = loop.directory.bound.get(query)  # a batch that begins takes it away
+        if bound_before is None:
             unbound[name] = query
         else:
-            bound[name] = known
+            bound[name] = bound_before
     if unbound:
         joined = loop.directory.registry.queries() | {
             n: q for n, q in bound.items() if not isinstance(q, SQLError)

@@ -203,31 +203,31 @@ class Journal:
             entries = list(self._entries)
             through = self._through
         first = next((entry.batch_id for entry in entries if entry.is_batch), through + 1)
-        found: list[pa.Table] = []
+        tables_read: list[pa.Table] = []
         rows = 0
         for entry in reversed(entries):
             if (table := entry.of(query)) is not None:
-                found.append(table)
+                tables_read.append(table)
                 rows += table.num_rows
             if rows >= limit:
                 break
         if deep and rows < limit:
-            found.append(self._before(query, first, limit))
-        newest = pa.concat_tables([query.schema.empty_table(), *reversed(found)])
+            tables_read.append(self._before(query, first, limit))
+        newest = pa.concat_tables([query.schema.empty_table(), *reversed(tables_read)])
         return newest.slice(max(newest.num_rows - limit, 0))
 
     def _before(self, query: JournalQuery, until: int, limit: int) -> pa.Table:
         """The newest results of the batches before one; those that were read once are not read again."""
         key = query.name, query.since, limit
         with self._lock:
-            known, since = self._read.pop(key, (query.schema.empty_table(), query.since))
+            read_before, since = self._read.pop(key, (query.schema.empty_table(), query.since))
         retained = (batch.batch_id for batch in self.loop.outputs.result_batches)
         batches = [batch_id for batch_id in retained if since <= batch_id < until][-DEEP:]
         tables = (
             self.loop.outputs.batch_results(query.name, query.schema, query.since, batch_id)
             for batch_id in batches
         )
-        table = pa.concat_tables([known, *tables])
+        table = pa.concat_tables([read_before, *tables])
         table = table.slice(max(table.num_rows - limit, 0))
         with self._lock:
             self._read[key] = table, until
@@ -277,16 +277,18 @@ def compact(results: Results) -> Results:
 
 def _filled(query: JournalQuery, cursor: Cursor, parts: Iterable[Part], limit: int) -> Read:
     """As many results of some parts as a limit allows; the cursor may point into one of them."""
-    found, room, start = [query.schema.empty_table()], limit, replace(cursor, row=0)
+    tables_read, room, start = [query.schema.empty_table()], limit, replace(cursor, row=0)
     position = cursor
     for part in parts:
         if part.table is not None:
             skipped = cursor.row if part.before == start else 0
             left = part.table.slice(skipped)
             if left.num_rows > room:
-                found.append(left.slice(0, room))
-                return Read(pa.concat_tables(found), replace(part.before, row=skipped + room), more=True)
-            found.append(left)
+                tables_read.append(left.slice(0, room))
+                return Read(
+                    pa.concat_tables(tables_read), replace(part.before, row=skipped + room), more=True
+                )
+            tables_read.append(left)
             room -= left.num_rows
         position = part.behind
-    return Read(pa.concat_tables(found), position, more=False)
+    return Read(pa.concat_tables(tables_read), position, more=False)

@@ -124,8 +124,8 @@ class Lookups:
                 return self._answered(lookup, state)
             longest = max(longest, reach)
         if longest:
-            said, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
-            raise SettingError(f"the query asks for {said}, and no more than {most} is kept")
+            wanted, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
+            raise SettingError(f"the query asks for {wanted}, and no more than {most} is kept")
         raise SettingError(_why_not_answered(compiled, kept))
 
     def _lookup(
@@ -169,10 +169,10 @@ class Lookups:
     def _compiled(self, sql: str) -> CompiledQuery:
         """A compiled text; it is cached if it reads a declared stream, which no other query can change."""
         loop, catalog = self.loop, self.loop.directory.catalog()
-        known = self._texts.get(sql)
-        if known is not None and known[0] == catalog:
+        cached = self._texts.get(sql)
+        if cached is not None and cached[0] == catalog:
             self._texts.move_to_end(sql)
-            return known[1]
+            return cached[1]
         query = bind_all({"": sql}, catalog, loop.backend.scalars, loop.directory.known_queries())[""]
         if isinstance(query, SQLError):
             raise query

@@ -171,8 +171,8 @@ class BatchLoop:
         """Check that every stream that the checkpoint's queries read is declared, and bind them."""
         with self.lock:
             intent = self.pending()
-            said = (*(intent.control if intent else ()), *self.directory.waiting.control)
-            self.directory.registry.bind(self.directory.catalog(), self.backend.scalars, said)
+            control = (*(intent.control if intent else ()), *self.directory.waiting.control)
+            self.directory.registry.bind(self.directory.catalog(), self.backend.scalars, control)
             check_types(self.directory.registry, self.state)
             if (
                 intent is not None
@@ -264,8 +264,10 @@ class BatchLoop:
             )
             kept = self.planner.store_sets(stream.name, self.directory.registry.looking(stream.name))
             stores = (self.state.stores.get(key) for store_set in kept for key in store_set.stores)
-            untold = any(own is not None and own.unseen is None for own in (*reading, *stores))
-            if untold and not is_ending:
+            is_undetermined = any(
+                reader is not None and reader.unseen is None for reader in (*reading, *stores)
+            )
+            if is_undetermined and not is_ending:
                 return False
             self._run(self._begin(stream.name, {}, ()), None)
             return True
@@ -274,8 +276,10 @@ class BatchLoop:
         """Run a batch that resumes deferred regions of preference queries, if there are any and nothing else waits."""
         with self.lock:
             living = self.directory.registry.preference_queries()
-            waits = any(own.waits for name, own in self.state.promising.queries.items() if name in living)
-            if self.directory.intent is not None or self.directory.waiting or not waits:
+            has_deferred = any(
+                query.waits for name, query in self.state.promising.queries.items() if name in living
+            )
+            if self.directory.intent is not None or self.directory.waiting or not has_deferred:
                 return False
             self._run(self._begin(None, {}, (), resumes=True), None)
             return True
@@ -597,12 +601,12 @@ class BatchLoop:
             self.state, self.directory.registry = state, registry
             self.progress, self.outputs.result_batches = sources, result_batches
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
-            known = {id(one) for one in seen}
+            seen_ids = {id(one) for one in seen}
             living = {entry.identity for entry in registry} if self.observations else set()
             self.observations = {
                 whose: left
-                for whose, own in self.observations.items()
-                if whose in living and (left := [one for one in own if id(one) not in known])
+                for whose, observations in self.observations.items()
+                if whose in living and (left := [one for one in observations if id(one) not in seen_ids])
             }
         self.directory.joined(intent.control)
         self.directory.intent = self.log.begun_after(intent.batch_id)

@@ -90,9 +90,9 @@ def joined_and_left(
 
 def _tuned(state: State, points: Mapping[str, float | None]) -> State:
     """The state with the points of the slide at which tuned queries report their windows."""
-    known = state.prodders
-    changed = {n: replace(known.get(n, ProdderState()), point=point) for n, point in points.items()}
-    return replace(state, prodders={**known, **changed}) if changed else state
+    prodders = state.prodders
+    changed = {n: replace(prodders.get(n, ProdderState()), point=point) for n, point in points.items()}
+    return replace(state, prodders={**prodders, **changed}) if changed else state
 
 
 def check_types(registry: Registry, state: State) -> None:

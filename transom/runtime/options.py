@@ -54,12 +54,12 @@ def stream_rules(
     """
     time = declared_column(stream, time, columns)
     clock = Clock(stream, time, clock_kind(time, columns[time]))
-    own: dict[str, int | None] = {}
+    slacks: dict[str, int | None] = {}
     if isinstance(slack, Mapping):
         for column, value in slack.items():
             name = declared_column(stream, column, columns)
-            own[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
-        base = own.get(time, 0)
+            slacks[name] = length(f"the slack of {name}", value, clock_kind(name, columns[name]))
+        base = slacks.get(time, 0)
     else:
         base = 0 if slack == "default" else length("slack", slack, clock.kind)
     if horizon == "default":
@@ -74,7 +74,7 @@ def stream_rules(
     return StreamRules(
         clock,
         base,
-        own,
+        slacks,
         length("horizon", horizon, clock.kind),
         live,
         None if idle is None else parse_duration(idle),
@@ -113,25 +113,25 @@ def length(what: str, value: Any, kind: ClockKind) -> int | None:
     if kind is ClockKind.TIME:
         if isinstance(value, int):
             raise SettingError(f"{what} needs a unit: write '{value} seconds', for example")
-        found = parse_duration(value)
+        length_given = parse_duration(value)
     elif isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
-        found = int(value)
+        length_given = int(value)
     else:
         raise SettingError(f"{what} is along an integer column: a plain number, not {value!r}")
-    if found < 0:
+    if length_given < 0:
         raise SettingError(f"{what} can't be negative: {value!r}")
-    return found
+    return length_given
 
 
 def sharing_strategy(strategy: str, fragments: str, state: str, limits: Limits | None = None) -> Strategy:
     """How an engine shares work and where it keeps its state."""
-    for name, given, known in (
+    for name, given, choices in (
         ("strategy", strategy, STRATEGIES),
         ("fragments", fragments, tuple(kind.value for kind in FragmentSharing)),
         ("state", state, tuple(place.value for place in Place)),
     ):
-        if given not in known:
-            raise SettingError(f"unknown {name} {given!r}: {' or '.join(known)}{near_miss(given, known)}")
+        if given not in choices:
+            raise SettingError(f"unknown {name} {given!r}: {' or '.join(choices)}{near_miss(given, choices)}")
     return Strategy(
         shared=not strategy.startswith("unshared"),
         paned=strategy.endswith("paned"),

@@ -106,7 +106,7 @@ class Outputs:
     def _read_files(self, identity: str, schema: pa.Schema, files: Sequence[str]) -> pa.Table:
         tables = [schema.empty_table()]
         for file in files:
-            if parts := list(own_rows(self.store, file, identity, schema)):
+            if parts := list(rows_of_query(self.store, file, identity, schema)):
                 tables.append(pa.Table.from_batches(parts).cast(schema))
         return pa.concat_tables(tables)
 
@@ -162,11 +162,11 @@ def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
     return batch.table.append_column(QUERY_COLUMN, whose)
 
 
-def own_rows(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of_query(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The results of one query in a file, a batch at a time; none if the file is of another schema."""
     with store.batches(file) as reader:
-        found = reader.schema.remove_metadata()
-        if found.remove(found.get_field_index(QUERY_COLUMN)) != schema:
+        file_schema = reader.schema.remove_metadata()
+        if file_schema.remove(file_schema.get_field_index(QUERY_COLUMN)) != schema:
             return
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)

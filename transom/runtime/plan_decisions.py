@@ -21,11 +21,11 @@ def all_decisions(loop: BatchLoop) -> list[DecisionRecord]:
     summaries = registry.living_summaries().values()
     reading = (query.query.stream for query in registry.everyone())
     streams = dict.fromkeys([*reading, *(summary.stream for summary in summaries)])
-    found = []
+    records = []
     for stream in streams:
         planner.plan(state, registry.reading(stream))
-        found += planner.records(stream)
-    return found
+        records += planner.records(stream)
+    return records
 
 
 def query_decisions(loop: BatchLoop, name: str) -> list[DecisionRecord]:

@@ -58,9 +58,9 @@ class PreferenceHandle(QueryHandle):
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
         good, or waiting until there is time), and the share of the output that was produced."""
-        known = self._parts.loop.state.promising.queries.get(self.name)
+        query_state = self._parts.loop.state.promising.queries.get(self.name)
         _, since = self._bound_preference_query()
-        return known.coverage if known is not None and known.since == since else Coverage()
+        return query_state.coverage if query_state is not None and query_state.since == since else Coverage()
 
     def prod(self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
         self._refuse("there are no windows to prod")
@@ -98,7 +98,7 @@ class PreferenceHandle(QueryHandle):
             loop.directory.bind()
             registry = loop.directory.registry
             return registry.executable(self.name, PreferenceQuery), registry[self.name].since
-        known = self._preference_query or loop.directory.bound_preference_queries.get(self.text)
-        if known is None:
+        query = self._preference_query or loop.directory.bound_preference_queries.get(self.text)
+        if query is None:
             raise StateError(f"there is no query named {self.name}")
-        return known, self._since
+        return query, self._since

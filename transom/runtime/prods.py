@@ -159,8 +159,8 @@ class ProdAnswers:
     def _nows(
         self, asks: Sequence[WindowRequest], queries: Mapping[str, CompiledQuery], state: State
     ) -> dict[str, int]:
-        found = {ask.query.name: self._now(ask.query, queries, state) for ask in asks}
-        return {name: now for name, now in found.items() if now is not None}
+        nows = {ask.query.name: self._now(ask.query, queries, state) for ask in asks}
+        return {name: now for name, now in nows.items() if now is not None}
 
     def _now(self, query: CompiledQuery, queries: Mapping[str, CompiledQuery], state: State) -> int | None:
         """How far a query's clock has come; a query over results follows the stream that these are made of."""
@@ -216,12 +216,12 @@ def instant_of(clock: Clock, value: Any) -> int:
     if clock.kind is ClockKind.TIME:
         return parse_instant(value)
     try:
-        found = int(value)
+        number = int(value)
     except (TypeError, ValueError):
         raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
-    if not LOWEST < found < HIGHEST:
+    if not LOWEST < number < HIGHEST:
         raise SettingError(f"too large a number: {value!r}")
-    return found
+    return number
 
 
 def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:

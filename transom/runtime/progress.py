@@ -340,25 +340,25 @@ def progress_of(loop: BatchLoop) -> Progress:
     slices = {home: holding.slices for home, holding in held_by_selection(state).items()}
     streams = {}
     for name, stream in loop.declared.queried().items():
-        own, clock = state.stream(name), stream.rules.clock
-        known = own.clock(clock)
+        stream_state, clock = state.stream(name), stream.rules.clock
+        clock_state = stream_state.clock(clock)
         reading = registry.reading(name)
         last = report.work.get(name, Work()) if report is not None else Work()
         streams[name] = StreamProgress(
-            own.totals.rows,
-            own.totals.counted,
-            own.totals.unwanted,
-            own.totals.late,
-            own.totals.rejected,
-            known.high,
-            known.closed.watermark(),
-            open_windows(state, reading, own),
+            stream_state.totals.rows,
+            stream_state.totals.counted,
+            stream_state.totals.unwanted,
+            stream_state.totals.late,
+            stream_state.totals.rejected,
+            clock_state.high,
+            clock_state.closed.watermark(),
+            open_windows(state, reading, stream_state),
             clock.kind is ClockKind.TIME,
             _sharing(loop, name, state, [query.name for query in reading], slices, last),
-            own.totals.sidelined,
-            own.totals.shed,
-            own.sidelined[0].since if own.sidelined else None,
-            own.held(clock).pairs,
+            stream_state.totals.sidelined,
+            stream_state.totals.shed,
+            stream_state.sidelined[0].since if stream_state.sidelined else None,
+            stream_state.held(clock).pairs,
             _file_problems(stream),
         )
     names = state.accounts.names
@@ -389,23 +389,23 @@ def _file_problems(stream: Stream) -> dict[str, int]:
 
 def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
     queries = registry.on_demand()
-    asked, stores = loop.lookup_cache.usage() if queries else {}, {}
+    usages, stores = loop.lookup_cache.usage() if queries else {}, {}
     streams = dict.fromkeys(query.query.stream for query in queries)
     for store_set in (
         one for name in streams for one in loop.planner.store_sets(name, registry.looking(name))
     ):
         for key, spec in store_set.stores.items():
-            known, own = state.stores.get(key, StoreState()), asked.get(key, StoreUsage())
+            store, usage = state.stores.get(key, StoreState()), usages.get(key, StoreUsage())
             keeps = readable(keeps_text(store_set, spec))
             stores[readable(f"{store_set.selection} | {keeps}")] = StoreProgress(
                 store_set.clock.stream,
                 keeps,
-                known.on_executors,
-                known.tuples,
-                own.lookups,
-                own.hits,
-                known.tiers.entries + sum(ref.rows for ref in known.refs),
-                known.tiers.nbytes + sum(ref.bytes for ref in known.refs),
+                store.on_executors,
+                store.tuples,
+                usage.lookups,
+                usage.hits,
+                store.tiers.entries + sum(ref.rows for ref in store.refs),
+                store.tiers.nbytes + sum(ref.bytes for ref in store.refs),
                 spec.keeps_times,
             )
     return OnDemand(len(queries), stores)
@@ -414,12 +414,12 @@ def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
 def _sharing(
     loop: BatchLoop, stream: str, state: State, queries: Iterable[str], slices: Mapping[int, int], last: Work
 ) -> Sharing:
-    own = [state.queries[name] for name in queries if name in state.queries]
-    sizes = Counter(one.homes[0] for one in own)
-    read = {home for one in own for home in one.homes}
-    planned = loop.planner.families(stream) if own else ()
+    query_states = [state.queries[name] for name in queries if name in state.queries]
+    sizes = Counter(query.homes[0] for query in query_states)
+    read = {home for query in query_states for home in query.homes}
+    planned = loop.planner.families(stream) if query_states else ()
     return Sharing(
-        len(own),
+        len(query_states),
         len(sizes),
         max(sizes.values(), default=0),
         dict(Counter(map(family_kind, planned))),

@@ -67,29 +67,29 @@ class QueryDirectory:
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
         """The summaries by name, with the waiting control applied."""
-        known = {}
+        summaries = {}
         for entry in self.registry.created.values():
             with suppress(SQLError):  # its stream is gone: it can't be read, but it can be dropped
-                known[entry.name] = entry.summary or bind_summary(entry.text, catalog)
+                summaries[entry.name] = entry.summary or bind_summary(entry.text, catalog)
         with self.lock:
             bound = self.intent.control if self.intent is not None else ()
             for element in (*bound, *self.waiting.control):
                 if isinstance(element, Summarize):
-                    known[element.name] = bind_summary(element.text, catalog)
+                    summaries[element.name] = bind_summary(element.text, catalog)
                 elif isinstance(element, Forget):
-                    known.pop(element.name, None)
-        return known
+                    summaries.pop(element.name, None)
+        return summaries
 
     def summary_names(self) -> list[str]:
         """All summaries, also those of streams that are gone, with the waiting control applied."""
-        known = dict.fromkeys(self.registry.created)
+        names = dict.fromkeys(self.registry.created)
         bound = self.intent.control if self.intent is not None else ()
         for element in (*bound, *self.waiting.control):
             if isinstance(element, Summarize):
-                known[element.name] = None
+                names[element.name] = None
             elif isinstance(element, Forget):
-                known.pop(element.name, None)
-        return list(known)
+                names.pop(element.name, None)
+        return list(names)
 
     def users(self, summary: str) -> list[str]:
         """The queries that read a summary, with the waiting control applied."""
@@ -101,23 +101,27 @@ class QueryDirectory:
             for name, text in self.texts.items()
             if text in self.bound_preference_queries
         }
-        preference_queries = {name: own for name, own in (joined | waiting).items() if name in self.texts}
-        found = [
+        preference_queries = {name: query for name, query in (joined | waiting).items() if name in self.texts}
+        readers = [
             name
-            for name, own in preference_queries.items()
-            if summary in (side.summary for side in own.sides)
+            for name, query in preference_queries.items()
+            if summary in (side.summary for side in query.sides)
         ]
-        return [*found, *self._counting(summary)]
+        return [*readers, *self._counting(summary)]
 
     def _counting(self, summary: str) -> list[str]:
         """The window queries that prefer rows by counts that no other summary has."""
-        known = self.catalog().summaries
-        own = known.get(summary)
-        if own is None or len(summaries_on(known, own.stream, own.column)) > 1:
+        summaries = self.catalog().summaries
+        counted = summaries.get(summary)
+        if counted is None or len(summaries_on(summaries, counted.stream, counted.column)) > 1:
             return []
         overloads = {name: query.overload for name, query in self.known_queries().items()}
-        count = EstimatedCount(own.stream, own.column)
-        return [name for name, own in overloads.items() if own is not None and count in leaves(own.promise)]
+        count = EstimatedCount(counted.stream, counted.column)
+        return [
+            name
+            for name, overload in overloads.items()
+            if overload is not None and count in leaves(overload.promise)
+        ]
 
     def preference_query_names(self) -> frozenset[str]:
         """The queries with a preference, with the waiting control applied."""
@@ -167,8 +171,8 @@ class QueryDirectory:
         self.bind()
         query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
         if query is None:
-            known = [*self.declared.streams, *self.texts]
-            raise SettingError(f"there is no stream or query named {name}{near_miss(name, known)}")
+            names = [*self.declared.streams, *self.texts]
+            raise SettingError(f"there is no stream or query named {name}{near_miss(name, names)}")
         columns = dict(relation_of(name, query).columns)
         return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
 
@@ -209,12 +213,12 @@ class QueryDirectory:
         """
         catalog, control = self.catalog(), intent.control
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
-        known = self.bound.keys() | self.bound_preference_queries.keys()
+        bound_texts = self.bound.keys() | self.bound_preference_queries.keys()
         joining = [
             element
             for element in control
             if isinstance(element, Register)
-            and (element.name not in intent.suspended or element.text in known)
+            and (element.name not in intent.suspended or element.text in bound_texts)
         ]
         preference_queries = {}
         for text in [element.text for element in joining if has_preference(element.text)]:
@@ -255,9 +259,9 @@ class QueryDirectory:
         texts = {element.name: element.text for element in joining}
         missing = {name: text for name, text in texts.items() if text not in self.bound}
         if missing:
-            known = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+            bound = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
             for name, query in bind_all(
-                missing, self.catalog(), self.declared.backend.scalars, known
+                missing, self.catalog(), self.declared.backend.scalars, bound
             ).items():
                 if isinstance(query, SQLError):
                     raise StateError(f"a query written ahead can't be read any more: {query}") from query

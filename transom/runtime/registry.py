@@ -183,8 +183,10 @@ class Registry:
         for name, text in with_preference.items():
             alike.setdefault(tuple(self.entries[name].summaries), {})[name] = text
         for names, texts in alike.items():  # each bound to the summaries it had: there may be others by now
-            own = {name: summary for name, summary in self.summaries().items() if name in names}
-            for name, preference_query in bind_preference_queries(texts, catalog, scalars, own).items():
+            bound_summaries = {name: summary for name, summary in self.summaries().items() if name in names}
+            for name, preference_query in bind_preference_queries(
+                texts, catalog, scalars, bound_summaries
+            ).items():
                 if isinstance(preference_query, SQLError):
                     if self.entries[name].suspended is not None:
                         continue

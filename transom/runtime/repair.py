@@ -67,9 +67,9 @@ class Repair:
         summaries = {summary.name for summary in record.summaries} if record is not None else set()
         control = self.pending.control if self.pending is not None else ()
         joining = {element.name for element in control if isinstance(element, Register | Summarize)}
-        known = queries | summaries | joining
-        if name not in known:
-            raise StateError(f"the checkpoint has no query or summary named {name}{near_miss(name, known)}")
+        names = queries | summaries | joining
+        if name not in names:
+            raise StateError(f"the checkpoint has no query or summary named {name}{near_miss(name, names)}")
         self._own()
         if record is not None and name in queries | summaries:
             marked = replace(

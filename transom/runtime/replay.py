@@ -214,8 +214,8 @@ def replay_source(
         rows = _ordered(name, read(column), column, streamer, start)
         rows = rows.replace_schema_metadata({WRITTEN_WITH: written_with})
         store.write_table(path, rows)
-    own = {key: options[key] for key in StreamOptions.__annotations__}
-    return ReplaySource(backend, columns, rows, clock, float(speed), step), own
+    stream_options = {key: options[key] for key in StreamOptions.__annotations__}
+    return ReplaySource(backend, columns, rows, clock, float(speed), step), stream_options
 
 
 def _known(given: ReplayOptions) -> dict[str, Any]:

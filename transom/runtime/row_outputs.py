@@ -113,7 +113,9 @@ class RowOutputs:
         self.store.write_table(f"{directory}/{_PART}", whole)
         if MISSED_BY in whole.column_names:
             queries = [self._late_queries(part) for part in small]
-            self._write_queries(directory, {batch: own for each in queries for batch, own in each.items()})
+            self._write_queries(
+                directory, {batch: groups for each in queries for batch, groups in each.items()}
+            )
         merged = RowFiles(directory, small[0].first, small[-1].last, small[-1].made, total, False)
         return (*parts[:start], merged)
 
@@ -198,7 +200,7 @@ class RowOutputs:
         """All rows of committed batches, each with its batch; CheckpointError if some are missing."""
         where = f"{kind}/{stream}"
         schema = schema.append(pa.field(BATCH_COLUMN, pa.int64()))
-        found = [schema.empty_table()]
+        parts_read = [schema.empty_table()]
         for part in self.committed.get(where, ()):
             try:
                 tables = list(self._tables(part))
@@ -211,8 +213,8 @@ class RowOutputs:
             for table in tables:
                 columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
                 columns.append(self._with_batch(table, part)[_MERGED_BATCH])
-                found.append(pa.Table.from_arrays(columns, schema=schema))
-        return pa.concat_tables(found)
+                parts_read.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(parts_read)
 
     def _tables(self, part: RowFiles) -> Iterator[pa.Table]:
         if not part.is_sealed:
@@ -227,14 +229,14 @@ def query_names(bits: pa.ChunkedArray, groups: QueryGroups, since: Mapping[str, 
     chosen = [
         [name for name, joined in group if since is None or since.get(name) == joined] for group in groups
     ]
-    known: dict[bytes, list[str]] = {}  # many rows are missed by the same queries
-    found = []
+    names_by_bits: dict[bytes, list[str]] = {}  # many rows are missed by the same queries
+    names = []
     for row in bit_matrix(bits, len(groups)):
         key = row.tobytes()
-        if key not in known:
-            known[key] = [name for place in np.flatnonzero(row) for name in chosen[place]]
-        found.append(known[key])
-    return pa.array(found, NAME_LISTS)
+        if key not in names_by_bits:
+            names_by_bits[key] = [name for place in np.flatnonzero(row) for name in chosen[place]]
+        names.append(names_by_bits[key])
+    return pa.array(names, NAME_LISTS)
 
 
 def read_parquet(name: str, packed: bytes) -> pa.Table:

@@ -68,7 +68,7 @@ class Streamer:
 
 
 def _positive(what: str, value: Any) -> int:
-    found = parse_duration(value)
-    if found <= 0:
+    length = parse_duration(value)
+    if length <= 0:
         raise SettingError(f"{what} must be a positive duration, not {value!r}")
-    return found
+    return length

@@ -33,16 +33,16 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
     """The status of summaries."""
     if not registry.created:
         return {}
-    led, found = registry.preference_queries(), {}
+    preference_queries, status = registry.preference_queries(), {}
     overloads = {name: query.overload for name, query in registry.queries().items()}
     for name, created in registry.created.items():
-        own = state.summaries.get(name)
+        summary_state = state.summaries.get(name)
         if created.summary is not None and created.suspended is not None:
-            found[name] = _suspended_info(created.summary, created.text, created.suspended)
-        if own is None or created.summary is None:
+            status[name] = _suspended_info(created.summary, created.text, created.suspended)
+        if summary_state is None or created.summary is None:
             continue
-        shape, zones = own.representation.shape, own.representation.zones()
-        found[name] = SummaryStatus(
+        shape, zones = summary_state.representation.shape, summary_state.representation.zones()
+        status[name] = SummaryStatus(
             name,
             created.text,
             shape.stream,
@@ -50,21 +50,25 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             shape.structure,
             created.summary.structure == "auto",
             int(zones.counts.sum()),
-            own.came,
-            own.late,
+            summary_state.came,
+            summary_state.late,
             len(zones.since),
-            own.representation.nbytes,
-            bool(own.files),
+            summary_state.representation.nbytes,
+            bool(summary_state.files),
             (
-                *(query for query, one in led.items() if name in (side.summary for side in one.sides)),
                 *(
                     query
-                    for query, one in overloads.items()
-                    if one is not None and counts(one.promise, shape.stream, shape.column)
+                    for query, bound in preference_queries.items()
+                    if name in (side.summary for side in bound.sides)
+                ),
+                *(
+                    query
+                    for query, overload in overloads.items()
+                    if overload is not None and counts(overload.promise, shape.stream, shape.column)
                 ),
             ),
         )
-    return found
+    return status
 
 
 def _suspended_info(shape: Summary, text: str, reason: str) -> SummaryStatus:
@@ -77,10 +81,10 @@ def _suspended_info(shape: Summary, text: str, reason: str) -> SummaryStatus:
 
 def queries_of(state: PromisingState, registry: Registry) -> Mapping[str, PreferenceProgress]:
     """The progress of the active queries with a preference."""
-    found = {}
+    progress = {}
     for name in registry.preference_queries():
-        if (own := state.queries.get(name)) is not None:
-            done = own.coverage
-            waiting = sum(map(len, own.pending))
-            found[name] = PreferenceProgress(done.probes, done.produced, done.skipped, done.share, waiting)
-    return found
+        if (query := state.queries.get(name)) is not None:
+            done = query.coverage
+            waiting = sum(map(len, query.pending))
+            progress[name] = PreferenceProgress(done.probes, done.produced, done.skipped, done.share, waiting)
+    return progress
