@@ -16,6 +16,7 @@ from transom.sql.query import Join
 
 pytestmark = ON_BOTH
 
+PRICES = [(1, 2.0), (2, 0.0), (3, 5.0), (None, 1.0)]
 INSTANT = pa.timestamp("us", tz="UTC")
 SITES = Join("sites#1a2b3c4d", "sites", "`site` = `sites#1a2b3c4d.id`", ("id",), ("name", "region"))
 REGIONS = Join(
@@ -33,8 +34,8 @@ def batch(backend: Backend) -> Frame:
     return backend.frame(
         pa.table(
             {
-                "site": pa.array([1, 2, 3, None], pa.int32()),
-                "price": pa.array([2.0, 0.0, 5.0, 1.0]),
+                "site": pa.array([site for site, _ in PRICES], pa.int32()),
+                "price": pa.array([price for _, price in PRICES]),
                 "ts": pa.array([0, 1, 2, 3], INSTANT),
             }
         ),
@@ -179,3 +180,20 @@ def check_micros(batch: Frame) -> None:
 def test_a_text_is_no_clock() -> None:
     with pytest.raises(SettingError, match="a clock is a time or an integer"):
         micros("`name`", pa.string())
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_many_expressions_have_the_same_values_as_few(
+    backend: Backend, batch: Frame, tables: dict[str, Frame], few: bool
+) -> None:
+    """Spark evaluates them in chunks, if there are few rows."""
+    scalars = {f"c{i}": f"`price` * {i} + `site`" for i in range(450)}
+    scalars |= {"region": "`sites#1a2b3c4d.region`", "time": micros("`ts`", INSTANT)}
+    joins = [TableJoin(SITES, tables["sites"])]
+    found = batch.project(scalars, ["site"], joins).to_table(few).sort_by("time")
+    assert found.column_names == ["site", *scalars] and found.num_rows == 4
+    assert found["region"].to_pylist() == ["eu", "us", None, None]
+    for i in (0, 199, 200, 449):
+        values = [None if site is None else price * i + site for site, price in PRICES]
+        assert found[f"c{i}"].to_pylist() == values
+    assert batch.project(scalars, [], joins).columns["c449"] == pa.float64()

@@ -123,3 +123,27 @@ def test_limits_are_settings() -> None:
         engine.feed("s", "name string, v int, ts timestamp", time="ts")
         with pytest.raises(CostError):
             engine.register(sql)
+
+
+def test_the_expressions_of_all_queries_of_a_stream_are_limited() -> None:
+    def sql(number: int) -> str:
+        return f"SELECT sum(v * {number}) AS n FROM s {WINDOW} WHERE v > {number}"
+
+    with transom.Engine(backend="local", limits=Limits(stream_expressions=5)) as engine:
+        feed = engine.feed("s", "name string, v int, ts timestamp", time="ts")
+        engine.feed("t", "name string, v int, ts timestamp", time="ts")
+        engine.register_all({f"q{i}": sql(i) for i in (2, 3)})
+        feed.push([("a", 1, "2013-01-01 12:00:00")])
+        engine.step()
+        engine.register(sql(4), "q4")
+        engine.register(sql(5), "q5")  # v, v * 2 and so on: five
+        refusal = (
+            r"q6 would have 6 expressions for each row of s.* limit is 5.* the setting stream_expressions"
+        )
+        with pytest.raises(CostError, match=refusal):
+            engine.register(sql(6), "q6")
+        engine.register(sql(5), "q5")
+        engine.register(sql(4).replace("sum", "max"), "like_q4")
+        engine.register(sql(6).replace("FROM s", "FROM t"), "q6_of_t")
+        engine.query("q2").drop()
+        engine.register(sql(6), "q6")

@@ -126,6 +126,9 @@ ENGINE = (
         "text_bytes", "count", "the longest text that an expression makes of texts of 1,000 bytes", "16777216"
     ),
     Setting("summary_bytes", "count", "the most bytes of a summary's cells", "1073741824"),
+    Setting(
+        "stream_expressions", "count", "the most different expressions of all queries of a stream", "10000"
+    ),
     Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),
 )
 

@@ -20,6 +20,7 @@ class Limits:
     expression_length: int = 100_000  # characters of all expressions of a query
     text_bytes: int = 16 << 20  # the longest text that an expression makes of texts of 1,000 bytes
     summary_bytes: int = 1 << 30  # of the cells of a summary
+    stream_expressions: int = 10_000  # of all queries of a stream: on Spark each takes about 3 ms a batch
 
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move

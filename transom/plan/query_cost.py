@@ -58,6 +58,30 @@ def check_summary(summary: Summary, limits: Limits) -> None:
     )
 
 
+class StreamExpressions:
+    """The different expressions of all queries of a stream: a batch evaluates each once for every row."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[Query, frozenset[str]]] = {}  # by name: listing them takes long
+
+    def check(self, new: Mapping[str, Query], registered: Mapping[str, Query], limits: Limits) -> None:
+        """Refuse queries that give their streams more expressions than the limits allow, beside registered ones."""
+        queries = {**registered, **new}
+        self._texts = {
+            name: kept
+            if (kept := self._texts.get(name)) is not None and kept[0] is query
+            else (query, frozenset(scalar.sql for scalar in query.scalars()))
+            for name, query in queries.items()
+        }
+        advice = "use expressions that other queries of the stream have"
+        for stream in dict.fromkeys(query.stream for query in new.values()):
+            texts = [texts for query, texts in self._texts.values() if query.stream == stream]
+            what = f"expressions for each row of {stream}, with those of all queries"
+            amount = len(frozenset[str]().union(*texts))
+            names = [name for name, query in new.items() if query.stream == stream]
+            _check(names[-1], [Estimate("stream_expressions", amount, what, advice)], limits)
+
+
 def summary_bytes(summary: Summary) -> int:
     """The most bytes that the cells of a summary take.
 

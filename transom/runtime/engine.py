@@ -34,7 +34,7 @@ from transom.plan.decisions import DecisionRecord
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
-from transom.plan.query_cost import check_query, check_summary
+from transom.plan.query_cost import StreamExpressions, check_query, check_summary
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_queries, explain_text
@@ -132,6 +132,7 @@ class Engine:
         prods = ProdAnswers(self._loop, self._delivery)
         self._parts = EngineParts(self._loop, self._delivery, prods, Lookups(self._loop), self._runner.wake)
         self._names = 0
+        self._expressions = StreamExpressions()
 
     @property
     def spark(self) -> Any:
@@ -440,13 +441,16 @@ class Engine:
         preference_queries = _without_errors(
             bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
-        bound = _without_errors(
-            bind_all(plain, catalog, loop.backend.scalars, loop.directory.known_queries())
-        )
-        new: dict[str, BoundQuery] = {**bound, **preference_queries}
+        registered, limits = loop.directory.known_queries(), loop.planner.strategy.limits
+        bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, registered))
+        every: dict[str, BoundQuery] = {**bound, **preference_queries}
+        new = {
+            name: query for name, query in every.items() if loop.directory.texts.get(name) != queries[name]
+        }
         for name, query in new.items():
-            if loop.directory.texts.get(name) != queries[name]:
-                check_query(name, query, loop.planner.strategy.limits)
+            check_query(name, query, limits)
+        new_windows = {name: query for name, query in bound.items() if name in new}
+        self._expressions.check(new_windows, registered, limits)
         return bound, preference_queries
 
     def execute(self, statement: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from transom.backends.spark.scalars import SparkScalars, collect_small
-from transom.backends.spark.session import ANSI
+from transom.backends.spark.session import ANSI, INTERPRETED
 from transom.backends.spark.types import to_frame
 from transom.errors import SQLError
 from transom.sql.binding.expression_types import shape
@@ -212,3 +212,14 @@ def test_times_do_not_depend_on_the_sessions_zone(spark: SparkSession, zone: str
             assert collect_small(to_frame(spark, table.select(columns))).equals(table.select(columns))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_many_expressions_are_typed_and_evaluated_in_chunks(spark: SparkSession) -> None:
+    scalars, table = SparkScalars(spark), pa.table({"x": pa.array([1, 2], pa.int64())})
+    texts = [f"x + {i}" if i % 150 else f"no_such_{i}(x)" for i in range(501)]
+    types = scalars.types({"x": pa.int64()}, texts)
+    assert [i for i, type in enumerate(types) if isinstance(type, SQLError)] == [0, 150, 300, 450]
+    before = {key: spark.conf.get(key, None) for key in INTERPRETED}
+    found = scalars.project(table, {f"c{i}": f"x * {i}" for i in range(501)})
+    assert [column.to_pylist() for column in found.columns] == [[i, 2 * i] for i in range(501)]
+    assert {key: spark.conf.get(key, None) for key in INTERPRETED} == before

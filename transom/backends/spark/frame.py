@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,9 +14,9 @@ from pyspark.sql.types import MapType, VariantType
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.backends.spark.failures import checkpoint_failure
-from transom.backends.spark.scalars import collect_small
-from transom.backends.spark.session import ansi_off
-from transom.backends.spark.types import spark_schema, to_arrow, to_table
+from transom.backends.spark.scalars import beside, chunks, collect_small, is_wide
+from transom.backends.spark.session import ansi_off, interpreted
+from transom.backends.spark.types import spark_schema, to_arrow, to_frame, to_table
 from transom.sql.query import Join
 
 
@@ -45,7 +46,8 @@ class SparkFrame(Frame):
                 ids = [table.join.id for table in joins]
                 df = df.withColumns({id: F.expr(f"coalesce({quoted(id)}, false)") for id in ids})
             computed = [f"{text} AS {quoted(name)}" for name, text in scalars.items()]
-            return SparkFrame(df.selectExpr(*map(quoted, keep), *computed))
+            texts = [*map(quoted, keep), *computed]
+            return WideFrame(df, texts) if is_wide(texts) else SparkFrame(df.selectExpr(*texts))
 
     def extend(self, scalars: Mapping[str, str]) -> SparkFrame:
         with ansi_off(self.df.sparkSession):
@@ -111,6 +113,35 @@ class SparkFrame(Frame):
         writer = self.df.write.mode("overwrite")
         with _damage_reported():
             (writer if partition_by is None else writer.partitionBy(partition_by)).parquet(path)
+
+
+class WideFrame(SparkFrame):
+    """A projection of many expressions. If there are few rows, they are evaluated in chunks.
+
+    Jobs over many rows evaluate one projection: its tasks need all columns of a row.
+    """
+
+    def __init__(self, source: DataFrame, expressions: Sequence[str]):
+        self._source, self._expressions = source, expressions
+
+    @cached_property
+    def df(self) -> DataFrame:  # type: ignore[override]  # analysing it takes seconds
+        with ansi_off(self._source.sparkSession):
+            return self._source.selectExpr(*self._expressions)
+
+    def to_table(self, few: bool = False) -> pa.Table:
+        if not few:
+            return super().to_table()
+        spark = self._source.sparkSession
+        with _damage_reported(), interpreted(spark):
+            # The rows are fixed first, so that all chunks see them in the same order.
+            rows = to_frame(spark, collect_small(self._source))
+            return beside([self._chunk(rows, texts) for texts in chunks(self._expressions)])
+
+    def _chunk(self, rows: DataFrame, texts: Sequence[str]) -> pa.Table:
+        with ansi_off(rows.sparkSession):
+            chosen = rows.selectExpr(*texts)
+        return collect_small(chosen)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Collection, Iterator, Mapping, Sequence, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -12,15 +12,18 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transom.backends.spark.session import ansi_off
+from transom.backends.spark.session import ansi_off, interpreted
 from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_table
 from transom.errors import SettingError, SQLError
 from transom.sql.syntax.expression_guard import reaches_out
 
+_Expression = TypeVar("_Expression")
 TypedColumns = tuple[tuple[str, pa.DataType], ...]
 MAX_CACHED_TYPES = 100_000  # types kept; a day of queries that come and go must not fill the memory
 FOREIGN = "an expression reads nothing but the columns of its streams and tables"
 LOCAL_RELATION_ROWS = 10_000  # up to here rows are collected from a local relation, without a job
+# Spark analyses and optimises a projection in quadratic time. Expressions are evaluated in chunks of so many.
+CHUNK_EXPRESSIONS = 200
 
 
 class SparkScalars:
@@ -34,7 +37,7 @@ class SparkScalars:
     def types(
         self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
     ) -> list[pa.DataType | SQLError]:
-        """The type of each expression over such columns, or why it has none; one analysis for all.
+        """The type of each expression over such columns, or why it has none; one analysis for each chunk.
 
         Only types are remembered: an expression that fails now may succeed once its function is registered.
         """
@@ -45,7 +48,8 @@ class SparkScalars:
             text: SQLError(FOREIGN) for text in new if reaches_out(text)
         }
         new = [text for text in new if text not in types]
-        types |= dict(zip(new, self._analyse(self._empty_frame(key), new), strict=True)) if new else {}
+        for chunk in chunks(new):
+            types |= dict(zip(chunk, self._analyse(self._empty_frame(key), chunk), strict=True))
         if len(self._types) + len(types) > MAX_CACHED_TYPES:
             self._types.clear()
         self._types |= {(key, text): type for text, type in types.items() if not isinstance(type, SQLError)}
@@ -56,6 +60,14 @@ class SparkScalars:
         if not expressions:
             return table.select([])
         frame = to_frame(self.spark, table)
+        is_small = table.num_rows <= LOCAL_RELATION_ROWS
+        with interpreted(self.spark) if is_small and is_wide(expressions) else nullcontext():
+            parts = [
+                self._projected(frame, dict(chunk), is_small) for chunk in chunks([*expressions.items()])
+            ]
+        return beside(parts)
+
+    def _projected(self, frame: DataFrame, expressions: Mapping[str, str], is_small: bool) -> pa.Table:
         with ansi_off(self.spark), _quiet():
             try:
                 chosen = frame.select(*[F.expr(text).alias(name) for name, text in expressions.items()])
@@ -63,7 +75,7 @@ class SparkScalars:
                 PySparkException
             ) as error:  # also what a literal makes Spark raise, such as a NumberFormatException
                 raise SQLError(short_message(error)) from error
-        return collect_small(chosen) if table.num_rows <= LOCAL_RELATION_ROWS else to_table(chosen)
+        return collect_small(chosen) if is_small else to_table(chosen)
 
     def _empty_frame(self, columns: TypedColumns) -> DataFrame:
         if columns not in self._empty:
@@ -90,6 +102,23 @@ class SparkScalars:
             return [SQLError(problem)]
         half = len(expressions) // 2
         return self._analyse(frame, expressions[:half]) + self._analyse(frame, expressions[half:])
+
+
+def is_wide(expressions: Collection[object]) -> bool:
+    """Whether so many expressions are evaluated in several chunks."""
+    return len(expressions) > CHUNK_EXPRESSIONS
+
+
+def chunks(expressions: Sequence[_Expression]) -> Iterator[Sequence[_Expression]]:
+    """Expressions in chunks that Spark analyses and optimises quickly."""
+    for start in range(0, len(expressions), CHUNK_EXPRESSIONS):
+        yield expressions[start : start + CHUNK_EXPRESSIONS]
+
+
+def beside(parts: Sequence[pa.Table]) -> pa.Table:
+    """Tables with the same rows as one table with all their columns."""
+    columns = [column for part in parts for column in part.columns]
+    return pa.Table.from_arrays(columns, schema=pa.schema([field for part in parts for field in part.schema]))
 
 
 def _arrow_or_error(spark_type: Any) -> pa.DataType | SQLError:

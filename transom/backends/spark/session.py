@@ -42,7 +42,16 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
 """
+# Compiling a projection takes about 10 ms for each of its expressions, which only many rows pay back.
+INTERPRETED = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
 _ansi_lock = threading.RLock()
+_interpreted_lock = threading.Lock()
+_interpreted_before: dict[str, str | None] = {}  # the settings to restore
+_interpreted_blocks = 0  # how many blocks of `interpreted` are running
 _ship_lock = threading.Lock()
 _shipped: set[str] = set()
 
@@ -170,3 +179,25 @@ def ansi_off(session: SparkSession) -> Iterator[None]:
             yield
         finally:
             session.conf.set(ANSI, before if before is not None else "true")
+
+
+@contextmanager
+def interpreted(session: SparkSession) -> Iterator[None]:
+    """Let Spark interpret expressions instead of compiling them.
+
+    The settings are the session's. Threads may overlap: the last one to leave restores them.
+    """
+    global _interpreted_blocks
+    with _interpreted_lock:
+        if not _interpreted_blocks:
+            for key, value in INTERPRETED.items():
+                _interpreted_before[key] = session.conf.get(key, None)
+                session.conf.set(key, value)
+        _interpreted_blocks += 1
+    try:
+        yield
+    finally:
+        with _interpreted_lock:
+            _interpreted_blocks -= 1
+            for key, before in _interpreted_before.items() if not _interpreted_blocks else ():
+                session.conf.unset(key) if before is None else session.conf.set(key, before)
