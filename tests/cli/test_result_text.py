@@ -77,6 +77,12 @@ def test_json_lines_are_typed_and_keep_every_digit() -> None:
     assert json.loads(lines[0])["site"] is None
 
 
+def test_csv_holds_no_formulas_and_raw_csv_does() -> None:
+    table = pa.table({"=site": ["@SUM(A1)", "-1"], "n": [-1, None]})
+    assert written({"q": table}, Format.CSV) == "'=site,n\n'@SUM(A1),-1\n-1,\n"
+    assert written({"q": table}, Format.RAW_CSV) == "=site,n\n@SUM(A1),-1\n-1,\n"
+
+
 def test_csv_reads_back() -> None:
     rows = list(csv.DictReader(io.StringIO(written({"q": in_window_order(RESULTS)}, Format.CSV))))
     assert rows[1]["site"] == "café, x"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,6 +15,7 @@ from transom.api.formats import RowsFormat
 from transom.api.records import ColumnInfo
 from transom.api.value_text import value_to_json
 from transom.server.formats import (
+    RowsEncoding,
     arrow_stream,
     csv_text,
     encode_rows,
@@ -63,7 +66,7 @@ def test_columns_of_one_name_are_told_apart_in_every_format() -> None:
         "n_3",
         "n_2",
     ]
-    told = json.loads(encode_rows(table, [ColumnInfo("n", "bigint", "value")], RowsFormat.JSON))
+    told = json.loads(encode_rows(table, [ColumnInfo("n", "bigint", "value")], RowsEncoding()))
     assert [column["name"] for column in told["columns"]] == list(told["rows"][0])
 
 
@@ -90,3 +93,39 @@ def test_the_format_is_the_one_that_was_asked_for(
     asked: RowsFormat | None, accept: str | None, form: RowsFormat
 ) -> None:
     assert wanted_format(asked, accept) is form
+
+
+FORMULAS = [
+    ("a formula", "=1+1", "'=1+1"),
+    ("a call", "=HYPERLINK(A1)", "'=HYPERLINK(A1)"),
+    ("a plus", "+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+    ("a minus", "-2+3", "'-2+3"),
+    ("an at sign", "@SUM(A1)", "'@SUM(A1)"),
+    ("a tab", "\t=1", "'\t=1"),
+    ("a carriage return", "\r=1", "'\r=1"),
+    ("a line feed", "\n=1", "'\n=1"),
+    ("a telephone number", "+41 44 123", "'+41 44 123"),
+    ("a negative number in text", "-2.5e3", "-2.5e3"),
+    ("a positive number in text", "+.5", "+.5"),
+    ("a formula behind text", "a=1", "a=1"),
+    ("an apostrophe", "'=1", "'=1"),
+    ("a line that begins with a formula", "a\r=1\n=2\r\n=3", "a\r=1\n=2\r\n=3"),
+    ("nothing", "", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"), [case[1:] for case in FORMULAS], ids=[case[0] for case in FORMULAS]
+)
+def test_csv_holds_no_formulas_unless_they_are_wanted(text: str, cell: str) -> None:
+    table = pa.table({"site": [text], "n": [-1], "x": [float("-inf")]})
+    assert list(csv.reader(io.StringIO(csv_text(table), newline="")))[1] == [cell, "-1", "-Infinity"]
+    raw = encode_rows(table, (), RowsEncoding(RowsFormat.CSV, escape=False)).decode()
+    assert list(csv.reader(io.StringIO(raw, newline="")))[1][0] == text
+    assert csv_text(pa.table({text: [1]})).startswith(f'"{cell}"' if set(cell) & set("\r\n") else cell)
+
+
+def test_formulas_are_text_in_other_formats() -> None:
+    table = pa.table({"site": ["=1+1"]})
+    assert b'"=1+1"' in encode_rows(table, (), RowsEncoding())
+    assert b"'=1+1" not in encode_rows(table, (), RowsEncoding(RowsFormat.ARROW))

@@ -65,7 +65,7 @@ class ResultPrinter:
             return
         text = StringIO()
         write_results({name: shown}, self.form, text)
-        repeats_header = self.form is Format.CSV and self._started
+        repeats_header = self.form.is_csv and self._started
         self.out.write(text.getvalue().partition("\n")[2] if repeats_header else text.getvalue())
         self._started = True
 

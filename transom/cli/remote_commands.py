@@ -184,7 +184,7 @@ def print_new_results(
 ) -> None:
     """Print results as they are made, until all queries are dropped or Ctrl-C."""
     form = default_format(form, sys.stdout)
-    if form is Format.CSV and len(names) > 1:
+    if form.is_csv and len(names) > 1:
         raise SettingError("CSV can print the results of only one query; use --format json for several")
     queries = [server.query(name) for name in names]
     for query in queries:

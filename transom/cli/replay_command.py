@@ -61,7 +61,7 @@ def replay_recording(
     """Deliver a recording to its end and print results; then close every window and print lookups."""
     form = default_format(form, sys.stdout)
     check_summaries(summaries, [f"--summary {text}" for text in summaries])
-    if form is Format.CSV and len(queries) > 1:
+    if form is not None and form.is_csv and len(queries) > 1:
         raise SettingError("CSV can print the results of only one query; use --format json for several")
     console, started = Console(stderr=True), monotonic()
     engine = open_engine({} if master is None else {"master": master})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import functools
 import json
 from enum import StrEnum
 from typing import Any, Callable, Iterator, Mapping, Sequence, TextIO
@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TextIO
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.api.csv_text import write_csv
 from transom.api.value_text import value_to_json, value_to_text
 
 SYSTEM_COLUMN_COUNT = 7  # every result ends with kind, complete, rows, late, batch, made and latency
@@ -20,11 +21,17 @@ PREFERENCE_COLUMNS = (
 
 
 class Format(StrEnum):
-    """The output format of results."""
+    """The output format of results; raw CSV is not safe to open in a spreadsheet."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    RAW_CSV = "raw-csv"
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether a header precedes the rows."""
+        return self in (Format.CSV, Format.RAW_CSV)
 
 
 def default_format(form: Format | None, out: TextIO) -> Format:
@@ -80,12 +87,10 @@ def _write_json(table: pa.Table, name: str | None, out: TextIO) -> None:
         out.write("{" + ", ".join(owner + pairs) + "}\n")
 
 
-def _write_csv(table: pa.Table, name: str | None, out: TextIO) -> None:
+def _write_csv(table: pa.Table, name: str | None, out: TextIO, escape: bool = True) -> None:
     owner = [] if name is None else [name]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["query"] * len(owner) + table.column_names)
-    for row in _rows(table):
-        writer.writerow(owner + ["" if value is None else value_to_text(value) for value in row])
+    write_csv([["query"] * len(owner) + table.column_names], out, escape)
+    write_csv(((*owner, *row) for row in _rows(table)), out, escape)
 
 
 def _write_table(table: pa.Table, name: str | None, out: TextIO) -> None:
@@ -115,6 +120,7 @@ WRITERS: Mapping[Format, Callable[[pa.Table, str | None, TextIO], None]] = {
     Format.TABLE: _write_table,
     Format.JSON: _write_json,
     Format.CSV: _write_csv,
+    Format.RAW_CSV: functools.partial(_write_csv, escape=False),
 }
 
 

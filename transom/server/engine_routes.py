@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from transom.api.formats import PlanFormat, RowsFormat
+from transom.api.formats import PlanFormat
 from transom.api.records import (
     CheckedQuery,
     CreatedName,
@@ -22,7 +22,7 @@ from transom.api.records import (
 )
 from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
 from transom.server.error_responses import RESPONSES
-from transom.server.formats import encode_rows
+from transom.server.formats import RowsEncoding, encode_rows
 from transom.server.roles import ApiClient
 from transom.server.route_helpers import (
     AdminContext,
@@ -35,7 +35,7 @@ from transom.server.route_helpers import (
     RouteContext,
     StreamName,
     SummaryName,
-    WantedFormat,
+    WantedRows,
     rows_responses,
 )
 from transom.sql.clauses.summary import parse_summary
@@ -100,21 +100,23 @@ async def stream(context: ReadContext, stream: StreamName) -> StreamStatus:
 
 @engine_router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
 async def late(
-    context: ReadContext, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+    context: ReadContext, stream: StreamName, encoding: WantedRows, limit: RowLimit = 1_000
 ) -> Response:
     """The newest late rows, each with the reason, the queries that missed it and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
-    return await context.rows(await context.threads.slow(lambda: context.service.late(stream, rows)), form)
+    return await context.rows(
+        await context.threads.slow(lambda: context.service.late(stream, rows)), encoding
+    )
 
 
 @engine_router.get("/streams/{stream}/rejected", tags=["streams"], responses=rows_responses("Rejected rows"))
 async def rejected(
-    context: ReadContext, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+    context: ReadContext, stream: StreamName, encoding: WantedRows, limit: RowLimit = 1_000
 ) -> Response:
     """The newest rows without a usable time, each with the reason and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
     return await context.rows(
-        await context.threads.slow(lambda: context.service.rejected(stream, rows)), form
+        await context.threads.slow(lambda: context.service.rejected(stream, rows)), encoding
     )
 
 
@@ -158,7 +160,7 @@ async def prod_all(context: ChangeContext, body: ProdMany) -> Response:
         tables = service.prod_all(body.queries, body.stream, body.until, body.at, body.where)
         context.check_rows(sum(table.num_rows for table in tables.values()))
         parts = (
-            f"{json.dumps(name)}: {encode_rows(table, service.query(name).columns, RowsFormat.JSON).decode()}"
+            f"{json.dumps(name)}: {encode_rows(table, service.query(name).columns, RowsEncoding()).decode()}"
             for name, table in tables.items()
         )
         return f'{{"results": {{{", ".join(parts)}}}}}'.encode()
@@ -167,10 +169,10 @@ async def prod_all(context: ChangeContext, body: ProdMany) -> Response:
 
 
 @engine_router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
-async def lookup_text(context: ReadContext, body: LookupText, form: WantedFormat) -> Response:
+async def lookup_text(context: ReadContext, body: LookupText, encoding: WantedRows) -> Response:
     """The current answer of an on-demand query that need not be registered, from the stores of others."""
     table = await context.threads.slow(lambda: context.service.lookup_text(body.sql, body.at, body.where))
-    return await context.rows(table, form)
+    return await context.rows(table, encoding)
 
 
 # --- previews --------------------------------------------------------------------------------

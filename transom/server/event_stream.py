@@ -15,14 +15,20 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from transom.api.errors import LimitError, NotFound
-from transom.api.formats import RowsFormat
 from transom.api.records import ColumnInfo
 from transom.api.result_chunk import ResultChunk
-from transom.server.formats import DROPPED_EVENT, HEARTBEAT, columns_event, encode_rows, results_event
+from transom.server.formats import (
+    DROPPED_EVENT,
+    HEARTBEAT,
+    RowsEncoding,
+    columns_event,
+    encode_rows,
+    results_event,
+)
 from transom.server.service import Service
 
 Value = TypeVar("Value")
-ChunkFormat = RowsFormat | str
+ChunkFormat = RowsEncoding | str
 EVENT = "event"  # a format besides those that a request can name
 CacheKey = tuple[str, str, str | None, int, ChunkFormat]  # name, text, cursor, limit, format
 
@@ -170,7 +176,7 @@ class SharedReader:
 
 
 def _body(chunk: ResultChunk, form: ChunkFormat, columns: Sequence[ColumnInfo]) -> bytes:
-    if isinstance(form, RowsFormat):
+    if isinstance(form, RowsEncoding):
         return encode_rows(chunk.table, columns, form, (chunk.cursor, chunk.more))
     return results_event(chunk.table, chunk.cursor) if chunk.table.num_rows else b""
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from transom.api.csv_text import write_csv
 from transom.api.formats import MEDIA_TYPES, RowsFormat
 from transom.api.records import ColumnInfo
-from transom.api.value_text import value_to_json, value_to_text
+from transom.api.value_text import value_to_json
 from transom.server.query_description import sql_type
+
+
+@dataclass(frozen=True)
+class RowsEncoding:
+    """The format of an answer's rows; `escape` is whether CSV is safe to open in a spreadsheet."""
+
+    format: RowsFormat = RowsFormat.JSON
+    escape: bool = True
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the answer."""
+        return MEDIA_TYPES[self.format]
 
 
 def wanted_format(named: RowsFormat | None, accept: str | None) -> RowsFormat:
@@ -126,15 +140,11 @@ def table_columns(table: pa.Table, described: Sequence[ColumnInfo] = ()) -> list
 # --- CSV and Arrow ---------------------------------------------------------------------------
 
 
-def csv_text(table: pa.Table) -> str:
-    """A header and the rows; null is empty."""
+def csv_text(table: pa.Table, escape: bool = True) -> str:
+    """A header and the rows; null is empty. With `escape`, no cell is a formula."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(unique_names(table.column_names))
     columns = (column.to_pylist() for column in table.columns)
-    writer.writerows(
-        ["" if value is None else value_to_text(value) for value in row] for row in zip(*columns, strict=True)
-    )
+    write_csv([unique_names(table.column_names), *zip(*columns, strict=True)], out, escape)
     return out.getvalue()
 
 
@@ -152,11 +162,11 @@ def arrow_stream(table: pa.Table) -> bytes:
 def encode_rows(
     table: pa.Table,
     columns: Sequence[ColumnInfo],
-    form: RowsFormat,
+    encoding: RowsEncoding,
     position: tuple[str, bool] | None = None,
 ) -> bytes:
     """The body of an answer; JSON includes the columns and the position: cursor and whether there is more."""
-    match form:
+    match encoding.format:
         case RowsFormat.JSON:
             suffix = ""
             if position is not None:
@@ -164,7 +174,7 @@ def encode_rows(
             described = json_columns(table_columns(table, columns))
             return f'{{"columns": {described}, "rows": {json_rows(table)}{suffix}}}'.encode()
         case RowsFormat.CSV:
-            return csv_text(table).encode()
+            return csv_text(table, encoding.escape).encode()
         case RowsFormat.ARROW:
             return arrow_stream(with_unique_names(table))
 

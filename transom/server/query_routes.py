@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from transom.api.conventions import END_CURSOR
-from transom.api.formats import MEDIA_TYPES, PlanFormat, RowsFormat
+from transom.api.formats import PlanFormat, RowsFormat
 from transom.api.records import (
     AccuracyInfo,
     CoverageInfo,
@@ -28,7 +28,7 @@ from transom.server.route_helpers import (
     QueryName,
     ReadContext,
     RegistrationContext,
-    WantedFormat,
+    WantedRows,
     rows_responses,
 )
 
@@ -95,7 +95,7 @@ async def resume_query(context: ChangeContext, name: QueryName) -> None:
 async def results(
     context: ReadContext,
     name: QueryName,
-    form: WantedFormat,
+    encoding: WantedRows,
     cursor: CursorText = None,
     limit: Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")] = 10_000,
     wait: Annotated[
@@ -108,11 +108,11 @@ async def results(
     CSV and Arrow answers have the cursor, and whether there is more, in the headers `X-Transom-Cursor` and
     `X-Transom-More`.
     """
-    columns = await context.columns(name) if form is RowsFormat.JSON else ()
+    columns = await context.columns(name) if encoding.format is RowsFormat.JSON else ()
     rows = min(limit, context.settings.limits.rows)
-    chunk = await context.reader.wait(name, cursor, rows, form, columns, wait)
+    chunk = await context.reader.wait(name, cursor, rows, encoding, columns, wait)
     headers = {"X-Transom-Cursor": chunk.cursor, "X-Transom-More": "true" if chunk.more else "false"}
-    return Response(chunk.body, media_type=MEDIA_TYPES[form], headers=headers)
+    return Response(chunk.body, media_type=encoding.media_type, headers=headers)
 
 
 @query_router.get(
@@ -143,28 +143,30 @@ async def tail_query(
 
 @query_router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))
 async def prod_query(
-    context: ChangeContext, name: QueryName, body: ProdQuery, form: WantedFormat
+    context: ChangeContext, name: QueryName, body: ProdQuery, encoding: WantedRows
 ) -> Response:
     """Early results of a query's open windows, as of the last committed batch."""
     table = await context.threads.slow(lambda: context.service.prod(name, body.until, body.at, body.where))
-    return await context.rows(table, form, await context.columns(name))
+    return await context.rows(table, encoding, await context.columns(name))
 
 
 @query_router.post("/{name}/lookup", name="lookup", responses=rows_responses("The answer"))
 async def lookup_query(
-    context: ReadContext, name: QueryName, body: LookupQuery, form: WantedFormat
+    context: ReadContext, name: QueryName, body: LookupQuery, encoding: WantedRows
 ) -> Response:
     """The current answer of an on-demand query, for its window or a shorter one."""
     table = await context.threads.slow(
         lambda: context.service.lookup(name, body.range, body.rows, body.at, body.where)
     )
-    return await context.rows(table, form, await context.columns(name))
+    return await context.rows(table, encoding, await context.columns(name))
 
 
 @query_router.get("/{name}/late", name="late_windows", responses=rows_responses("Windows that missed rows"))
-async def count_late_rows(context: ReadContext, name: QueryName, form: WantedFormat) -> Response:
+async def count_late_rows(context: ReadContext, name: QueryName, encoding: WantedRows) -> Response:
     """The windows of a query that missed rows, and how many each missed; the newest windows last."""
-    return await context.rows(await context.threads.slow(lambda: context.service.late_windows(name)), form)
+    return await context.rows(
+        await context.threads.slow(lambda: context.service.late_windows(name)), encoding
+    )
 
 
 @query_router.get(
@@ -173,12 +175,14 @@ async def count_late_rows(context: ReadContext, name: QueryName, form: WantedFor
 async def list_late_rows(
     context: ReadContext,
     name: QueryName,
-    form: WantedFormat,
+    encoding: WantedRows,
     limit: Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")] = 1_000,
 ) -> Response:
     """The newest rows that a query missed, each with the reason and the batch; the newest last."""
     rows = min(limit, context.settings.limits.rows)
-    return await context.rows(await context.threads.slow(lambda: context.service.late_rows(name, rows)), form)
+    return await context.rows(
+        await context.threads.slow(lambda: context.service.late_rows(name, rows)), encoding
+    )
 
 
 @query_router.get("/{name}/explain", name="explain", responses=PLAN_RESPONSES)

@@ -19,7 +19,7 @@ from transom.api.formats import MEDIA_TYPES, RowsFormat
 from transom.api.records import ColumnInfo, RowList
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import ChangeSignal, SharedReader, ThreadPools, is_large
-from transom.server.formats import encode_rows, wanted_format
+from transom.server.formats import RowsEncoding, encode_rows, wanted_format
 from transom.server.login import rate_key
 from transom.server.rate_limits import RateLimiter, retry_after
 from transom.server.roles import CLIENT_KEY, ApiClient, Role, check_role
@@ -46,14 +46,16 @@ class RouteContext:
         """The columns of a query's results."""
         return (await self.threads.quick(lambda: self.service.query(name))).columns
 
-    async def rows(self, table: pa.Table, form: RowsFormat, columns: Sequence[ColumnInfo] = ()) -> Response:
+    async def rows(
+        self, table: pa.Table, encoding: RowsEncoding, columns: Sequence[ColumnInfo] = ()
+    ) -> Response:
         """A table as an answer; a large one is encoded in a thread."""
         self.check_rows(table.num_rows)
         if is_large(table):
-            body = await self.threads.quick(lambda: encode_rows(table, columns, form))
+            body = await self.threads.quick(lambda: encode_rows(table, columns, encoding))
         else:
-            body = encode_rows(table, columns, form)
-        return Response(body, media_type=MEDIA_TYPES[form])
+            body = encode_rows(table, columns, encoding)
+        return Response(body, media_type=encoding.media_type)
 
     def check_rows(self, rows: int) -> None:
         """Refuse an answer with more rows than the limit."""
@@ -96,12 +98,16 @@ async def client_of(request: Request) -> ApiClient | None:
     return client
 
 
-async def rows_format(
+async def rows_encoding(
     format: Annotated[RowsFormat | None, Query(description="overrides the Accept header")] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
-) -> RowsFormat:
+    escape: Annotated[
+        bool,
+        Query(description="put an apostrophe before text in CSV that a spreadsheet would run as a formula"),
+    ] = True,
+) -> RowsEncoding:
     """The format that a request wants its rows in."""
-    return wanted_format(format, accept)
+    return RowsEncoding(wanted_format(format, accept), escape)
 
 
 def path_segments(raw: bytes) -> str:
@@ -124,7 +130,7 @@ ReadContext = Annotated[RouteContext, Depends(RoleContext(Role.READ))]
 ChangeContext = Annotated[RouteContext, Depends(RoleContext(Role.REGISTER))]
 RegistrationContext = Annotated[RouteContext, Depends(RoleContext(Role.REGISTER, registers=True))]
 AdminContext = Annotated[RouteContext, Depends(RoleContext(Role.ADMIN))]
-WantedFormat = Annotated[RowsFormat, Depends(rows_format)]
+WantedRows = Annotated[RowsEncoding, Depends(rows_encoding)]
 QueryName = Annotated[str, _in_path("a query's name, percent-encoded"), AfterValidator(unquote)]
 StreamName = Annotated[str, _in_path("a stream's name, percent-encoded"), AfterValidator(unquote)]
 SummaryName = Annotated[str, _in_path("a summary's name, percent-encoded"), AfterValidator(unquote)]
