@@ -70,13 +70,13 @@ class TestConnection:
 class TestPs:
     def test_queries_as_a_table(self, fake: FakeServer) -> None:
         fake.add("broken", suspended="it failed", last=None, results=0)
-        fake.add("new", waits=True, window=None)
+        fake.add("new", pending=True, window=None)
         assert call("ps").stdout.splitlines() == [
             "name    kind      window                   state                 results  last",
             "------  --------  -----------------------  --------------------  -------  -------------------",
             "count   standing  1 minute every 1 minute  runs                        2  2013-01-01 12:03:00",
             "broken  standing  1 minute every 1 minute  suspended: it failed        0",
-            "new     standing                           waits                       2  2013-01-01 12:03:00",
+            "new     standing                           pending                     2  2013-01-01 12:03:00",
         ]
 
     def test_streams_as_a_table(self, fake: FakeServer) -> None:

@@ -91,7 +91,7 @@ def told_query(name: str, sql: str, **others: Any) -> dict[str, Any]:
         "aggressiveness": None,
         "tuned": False,
         "suspended": None,
-        "waits": False,
+        "pending": False,
         "partial": False,
         "since": 1,
         "rows": 120,
@@ -261,7 +261,7 @@ class FakeServer:
         elif method == "DELETE":
             self.summaries.remove(name[0])
         names = ("text", "stream", "column", "structure")
-        counts = ("tuples", "came", "late", "zones", "bytes")
+        counts = ("tuples", "arrived", "late", "zones", "bytes")
         answer = [
             dict.fromkeys(names, "x")
             | dict.fromkeys(counts, 1)

@@ -62,7 +62,7 @@ def test_a_refresh_note_has_the_time_the_batch_and_the_number_of_windows():
     [
         ({}, ""),
         ({"suspended": "no table"}, "Suspended: no table"),
-        ({"waits": True}, "Joins with the next batch."),
+        ({"pending": True}, "Joins with the next batch."),
         ({"kind": "preference"}, "A query with a preference emits results by itself."),
     ],
 )
@@ -100,7 +100,7 @@ def selection(*names: str) -> dict:
     return {
         "id": 1,
         "where": "`price` > 1",
-        "own": None,
+        "residual": None,
         "windows": 1,
         "slicing": {"edges": 6, "per": "hour", "lengths": ["1 minute"], "next_edges": [0, 60, 90]},
         "holds": {"place": "driver", "slices": 2, "rows": 3},

@@ -140,7 +140,7 @@ def test_runs_stay_few_and_old_tuples_are_evicted(seconds: int) -> None:
         for store in (1, 2):
             engine.push(store, rows_of([1, 2, 3], [second * SECOND] * 3))
     own = engine.known.summaries["items1"]
-    assert own.came == 180 and len(own.runs) <= 16
+    assert own.arrived == 180 and len(own.runs) <= 16
     reach = own.representation.shape.reach
     assert own.kept <= 180 * min(1, 2 * reach / SECOND / seconds) + 3
 

@@ -325,9 +325,9 @@ def test_explain_shows_streams_and_queries_before_and_after_they_join(
     engine.step()
     joined = json.loads(engine.explain(format="json"))
     (before,), (after,) = (own["streams"][0]["families"][0]["selections"] for own in (planned, joined))
-    same = ("where", "keeps", "windows", "apart")
+    same = ("where", "keeps", "windows", "unshared")
     assert {name: before[name] for name in same} == {name: after[name] for name in same}
-    assert (before["queries"][0]["waits"], after["queries"][0]["waits"]) == (True, False)
+    assert (before["queries"][0]["pending"], after["queries"][0]["pending"]) == (True, False)
     assert (before["holds"]["slices"], after["holds"]["slices"]) == (0, 1)
 
 

@@ -179,11 +179,11 @@ def test_sidelined_rows_are_processed_later_and_all_results_are_emitted(
     known = committed(tmp_path)[0].stream("bids").sidelined
     times = [span for chunk in known for span in chunk.ranges.values()]
     assert times == sorted(times)  # what is aside is held, and released, by time
-    assert engine.summaries()["sites"].came == 14
+    assert engine.summaries()["sites"].arrived == 14
     engine.drain()
     assert counts(query) == Counter(MIXED) and accounted(engine)["counted"] == len(BATCH)
     assert set(query.results()["complete"].to_pylist()) == {True}
-    assert engine.summaries()["sites"].came == len(BATCH)
+    assert engine.summaries()["sites"].arrived == len(BATCH)
 
 
 def test_windows_that_lost_rows_say_so(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_restart_at_every_batch_changes_nothing(
                 engine, feeds = stores(make_engine, tmp_path / kind)
         engine.step()
         found[kind] = pairs(engine.query("cut")), engine.query("cut").coverage()
-        assert engine.summaries()["items1"].came == 120
+        assert engine.summaries()["items1"].arrived == 120
         engine.stop()
     assert found["whole"] == found["restarted"]
 

@@ -134,9 +134,9 @@ class TestQueries:
     @ON_BOTH
     def test_register_and_drop(self, fresh: Backend) -> None:
         made = fresh.client.post("/api/queries", json={"sql": PER_SITE, "name": "mine"})
-        assert (made.status_code, made.json()["name"], made.json()["waits"]) == (201, "mine", True)
+        assert (made.status_code, made.json()["name"], made.json()["pending"]) == (201, "mine", True)
         fresh.push(bids((1, 1.0, "12:00")))
-        assert not fresh.client.get("/api/queries/mine").json()["waits"]
+        assert not fresh.client.get("/api/queries/mine").json()["pending"]
         assert fresh.client.post("/api/queries", json={"sql": PER_SITE}).json()["name"] == "q1"
         assert fresh.client.delete("/api/queries/mine").status_code == 204
         assert error(fresh.client.delete("/api/queries/mine")) == (404, "not_found")

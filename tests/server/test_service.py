@@ -60,7 +60,7 @@ def test_a_stream_that_is_a_recording_has_no_lag(make_engine: EngineFactory, tmp
 def test_a_query_in_words(make_engine: EngineFactory, tmp_path: Path) -> None:
     service, feed = bids_service(make_engine, tmp_path)
     made = service.register(EARLY, "totals")
-    assert (made.kind, made.streams, made.waits, made.since) == ("standing", ("bids",), True, None)
+    assert (made.kind, made.streams, made.pending, made.since) == ("standing", ("bids",), True, None)
     assert made.window == "range 2 minutes, slide 1 minute"
     assert [(c.name, c.role, c.of) for c in made.columns[:7]] == [
         ("window_start", "window", None),
@@ -76,7 +76,7 @@ def test_a_query_in_words(make_engine: EngineFactory, tmp_path: Path) -> None:
     feed.push(FIVE_MINUTES)
     service.engine.step()
     known = service.query("totals")
-    assert (known.waits, known.since, known.aggressiveness, known.tuned) == (False, 1, 0.25, True)
+    assert (known.pending, known.since, known.aggressiveness, known.tuned) == (False, 1, 0.25, True)
     assert known.results == service.engine.query("totals").results().num_rows
     assert known.last is not None
     assert [query.name for query in service.queries()] == ["totals"]

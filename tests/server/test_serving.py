@@ -181,7 +181,7 @@ def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
             assert client.get("/readyz").status_code == 200
             made = client.post("/api/queries", json={"sql": PER_SITE, "name": "kept"})
             assert made.status_code == 201, made.text
-            until(lambda: not client.get("/api/queries/kept").json()["waits"])
+            until(lambda: not client.get("/api/queries/kept").json()["pending"])
             with client.stream("GET", "/api/queries/kept/tail") as tail:
                 lines = tail.iter_lines()
                 assert next(lines) == "event: columns"

@@ -172,7 +172,7 @@ class QueryStatus:
     ]
     tuned: Annotated[bool, _text("whether the aggressiveness was set at run time, not by the query's text")]
     suspended: Annotated[str | None, _text("why it takes no part in batches any more")]
-    waits: Annotated[bool, _text("whether it joins with the next batch")]
+    pending: Annotated[bool, _text("whether it joins with the next batch")]
     partial: Annotated[bool, _text("whether it reports windows that it saw only in part")]
     since: Annotated[int | None, _text("the batch that it joined with")]
     rows: Annotated[int, _text("rows read since it joined; the sum of the following counts")]
@@ -349,7 +349,7 @@ class SummaryStatus:
     structure: str
     chosen: Annotated[bool, _text("whether the engine chose the structure")]
     tuples: Annotated[int, _text("tuples that are retained")]
-    came: Annotated[int, _text("tuples that arrived")]
+    arrived: Annotated[int, _text("tuples that arrived")]
     late: Annotated[int, _text("tuples that were older than all retained ones")]
     zones: int
     bytes: Annotated[int, _text("memory of the summary, without the tuples")]

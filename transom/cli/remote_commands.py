@@ -74,7 +74,7 @@ def print_status(server: Server, streams: bool, as_json: bool) -> None:
 
 def query_row(query: QueryStatus) -> dict[str, Any]:
     """A query as a row of a table."""
-    state = f"suspended: {query.suspended}" if query.suspended else "waits" if query.waits else "runs"
+    state = f"suspended: {query.suspended}" if query.suspended else "pending" if query.pending else "runs"
     last = "" if query.last is None else format_instant(query.last // SECOND * SECOND)
     return {
         "name": query.name,

@@ -252,7 +252,7 @@ class EditorView(DashboardView):
                 return streams, panel.fetch()
             status = self.service.query(name)
             self._ticks += 1
-            if panel is not None and not status.waits and self._ticks % PROD_TICKS == 0:
+            if panel is not None and not status.pending and self._ticks % PROD_TICKS == 0:
                 self.actions.prod(name)
             table = self.service.recent(name, PREVIEWED_RESULTS)
             return streams, PreviewData(status, table, panel.prepare(table) if panel else None)
@@ -283,7 +283,7 @@ class EditorView(DashboardView):
         no_results = "The preview reads rows from now on. Its open windows update every two seconds."
         self.preview_note.set(
             "Joining with the next batch …"
-            if preview.status.waits
+            if preview.status.pending
             else "Open windows update every two seconds."
         )
         self.preview_rows.set(

@@ -49,7 +49,7 @@ def query_state(query: QueryStatus) -> tuple[str, str, str]:
     """A query's state tag: its text, its style and its tooltip."""
     if query.suspended is not None:
         return "suspended", "warn", query.suspended
-    if query.waits:
+    if query.pending:
         return "waiting", "", "Joins with the next batch."
     if query.emits_early:
         return "early", "early", f"Emits early results: {query.early or 'on demand'}"

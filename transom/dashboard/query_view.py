@@ -277,7 +277,7 @@ def refresh_refusal(status: QueryStatus, may_prod: bool = True) -> str:
     """Why the Refresh button is disabled; empty if it is enabled."""
     if status.suspended is not None:
         return f"Suspended: {status.suspended}"
-    if status.waits:
+    if status.pending:
         return "Joins with the next batch."
     if status.kind == "preference":
         return "A query with a preference emits results by itself."

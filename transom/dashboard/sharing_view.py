@@ -235,7 +235,7 @@ def _family(family: Plan, words: Sequence[str], is_open: bool) -> str:
 def _selection(selection: Plan, words: Sequence[str]) -> str:
     queries = selection["queries"]
     slicing = selection["slicing"]
-    where = f'<span class="cond">{esc(readable(selection["own"] or selection["where"] or "all rows"))}</span>'
+    where = f'<span class="cond">{esc(readable(selection["residual"] or selection["where"] or "all rows"))}</span>'
     holds = selection["holds"]
     rate = f"{counted(slicing['edges'], 'slice')} per {slicing['per']}"
     held = f"{counted(holds['slices'], 'slice')} held {_place_text(holds['place'])}"

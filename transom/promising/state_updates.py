@@ -60,7 +60,7 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
         representation=representation,
         runs=summary.runs if arrival.run is None else (*summary.runs, arrival.run),
         files=summary.files if arrival.file is None else (*summary.files, arrival.file),
-        came=summary.came + arrival.rows,
+        arrived=summary.arrived + arrival.rows,
         late=summary.late + arrival.rows - int(cell_counts(arrival.steps, representation).sum()),
     )
 

@@ -50,7 +50,7 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             shape.structure,
             created.summary.structure == "auto",
             int(zones.counts.sum()),
-            summary_state.came,
+            summary_state.arrived,
             summary_state.late,
             len(zones.since),
             summary_state.representation.nbytes,

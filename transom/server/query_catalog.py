@@ -58,7 +58,7 @@ class QueryCatalog:
             aggressiveness=_own_aggressiveness(handle, description) if tuned is None else tuned,
             tuned=tuned is not None,
             suspended=handle.suspended,
-            waits=since is None,
+            pending=since is None,
             partial=handle.partial,
             since=since,
             **asdict(handle.account),

@@ -41,7 +41,7 @@ class TupleRun:
 class SummaryState:
     """A summary: its representation, and its tuples in `runs` on the driver or in `files` by partition.
 
-    `since` is the batch that created it. `came` counts all tuples so far, `late` those that were older than
+    `since` is the batch that created it. `arrived` counts all tuples so far, `late` those that were older than
     all kept ones. With batch `review` the engine chooses the structure anew, if the user leaves it the choice.
     """
 
@@ -49,7 +49,7 @@ class SummaryState:
     since: int = 0
     runs: tuple[TupleRun, ...] = ()
     files: tuple[ShardRef, ...] = ()
-    came: int = 0
+    arrived: int = 0
     late: int = 0
     review: int = 0
 
@@ -57,7 +57,7 @@ class SummaryState:
     def floor(self) -> int | None:
         """The time before which tuples are late; None before any tuple was evicted."""
         kept = int(self.representation.zones().counts.sum())
-        return None if kept == self.came else self.representation.floor
+        return None if kept == self.arrived else self.representation.floor
 
     @property
     def kept(self) -> int:

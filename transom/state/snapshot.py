@@ -187,7 +187,7 @@ def _encode_summary_state(summary: SummaryState, shelf: RunShelf) -> dict[str, A
         "runs": [shelf.place(run) for run in summary.runs],
         "files": [state_json.encode_shard(ref) for ref in summary.files],
         "since_batch": summary.since,
-        "arrived": summary.came,
+        "arrived": summary.arrived,
         "late": summary.late,
         "review_batch": summary.review,
     }
@@ -199,7 +199,7 @@ def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf
         since=stored["since_batch"],
         runs=tuple(map(shelf.tuples, stored["runs"])),
         files=tuple(map(state_json.decode_shard, stored["files"])),
-        came=stored["arrived"],
+        arrived=stored["arrived"],
         late=stored["late"],
         review=stored["review_batch"],
     )

@@ -166,7 +166,7 @@ def test_a_name_that_is_used_again_shows_the_query_that_comes() -> None:
     found = plan(new, state=running(old), again={"q"}).find("q")
     assert found is not None
     _, _, selection, query = found
-    assert selection.where == "`price` > 99.0 AND `kind` = 'a'" and query.waits
+    assert selection.where == "`price` > 99.0 AND `kind` = 'a'" and query.pending
 
 
 def test_queries_that_leave_are_gone() -> None:

@@ -66,7 +66,7 @@ def explained(state: PromisingState | None = None, **changes: object) -> Explana
 def running() -> PromisingState:
     """Summaries that are there, and one of the queries with something put off."""
     new = {
-        name: SummaryState(Representation.new(replace(shape, structure=structure)), came=5, late=2)
+        name: SummaryState(Representation.new(replace(shape, structure=structure)), arrived=5, late=2)
         for name, shape, structure in (("one", ONE, "adjusting"), ("two", TWO, "time"))
     }
     pairs = PreferenceState((waiting_regions(), Regions.none()), done=Coverage(10, 8), lost=1.1)
@@ -125,7 +125,7 @@ def test_aggregates_under_a_time_tell_so() -> None:
 
 def test_a_query_in_the_place_of_one_that_leaves_has_done_nothing_yet() -> None:
     plan = explained(running(), again={"pairs"}).find_preference_query("pairs")
-    assert plan is not None and (plan.waits, plan.probes, plan.regions) == (True, 0, 0)
+    assert plan is not None and (plan.pending, plan.probes, plan.regions) == (True, 0, 0)
 
 
 def test_json_has_all_of_it_and_every_key_is_in_the_reference() -> None:

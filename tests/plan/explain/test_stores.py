@@ -173,7 +173,7 @@ def test_a_store_that_was_opened_late_says_since_when_it_is_complete() -> None:
     pure.batch([(i, 1.0, "a") for i in range(20, 32)])
     plan = explained(pure)
     late = stores(plan)["min staircase of `v`"]
-    assert (late.complete_since, late.complete_since_text, late.waits) == (20, "20", False)
+    assert (late.complete_since, late.complete_since_text, late.pending) == (20, "20", False)
     assert "complete since 20" in query_text(plan, "low")
     assert stores(plan)["max staircase of `v`"].complete_since_text != "20"
     pure.batch([(300, 1.0, "a")])  # what it has missed is long gone
@@ -206,7 +206,7 @@ def test_the_results_of_a_query_can_be_looked_up_too() -> None:
     assert "        its results are read by top" in lines
     at = lines.index("results of sums: 1 query on demand, time window_time")
     assert lines[at + 2] == "  its rows are the finals of sums"
-    assert all(store.waits for store in stores(plan, 1).values())
+    assert all(store.pending for store in stores(plan, 1).values())
     assert re.search(r"s0f1c\d+q --> s1", mermaid(plan))
 
 

@@ -124,7 +124,7 @@ class Explained:
         cascade = cascade_order(list(self.queries.values()), self.rules)
         return {inner.name: [outer.name for outer in outers] for inner, outers in cascade}
 
-    def waits(self, name: str) -> bool:
+    def is_pending(self, name: str) -> bool:
         return name in self.again or (name in self.standing and name not in self.state.queries)
 
 
@@ -226,7 +226,7 @@ def _stream(
             looking,
             explained.state,
             explained.joined,
-            explained.waits,
+            explained.is_pending,
         ),
         sum(name in (side.stream for side in query.sides) for query in explained.preference_queries.values()),
         decisions,
@@ -351,7 +351,7 @@ class _Describing:
             Window(window_text(spec, kind), spec.range, spec.slide, spec.phase),
             tuple(map(call_text, query.query.calls)),
             having_text(query.query),
-            self.explained.waits(query.name),
+            self.explained.is_pending(query.name),
             query_state.homes[1:],
             None if query_state.unseen is None else tuple(query_state.unseen),
             self._early(query),

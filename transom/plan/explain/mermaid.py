@@ -116,7 +116,7 @@ def _family(above: str, node: str, family: FamilyPlan, verbose: bool) -> Iterato
 
 
 def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -> Iterator[str]:
-    asked = "every tuple" if selection.own is None else selection.own
+    asked = "every tuple" if selection.residual is None else selection.residual
     held = f"{counted(selection.holds.slices, 'slice')} held on the {selection.holds.place}"
     cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
     yield f"  {above} --> {node}[{label(asked, cut, held)}]"

@@ -41,10 +41,10 @@ class SummaryPlan:
     zones: int
     tuples: int
     bytes: int  # of the summaries of cells, without the tuples
-    came: int
+    arrived: int
     late: int
     place: str
-    waits: bool
+    pending: bool
     readers: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ class PreferencePlan:
     budget: str | None
     sides: tuple[SidePlan, ...]
     rest: str | None  # the condition on pairs besides the equality
-    waits: bool
+    pending: bool
     regions: int  # deferred
     probes_left: int  # in these
     probes: int
@@ -113,7 +113,7 @@ def summary_plans(
             0 if summary_state is None else len(summary_state.representation.zones().since),
             0 if summary_state is None else int(summary_state.representation.zones().counts.sum()),
             0 if summary_state is None else summary_state.representation.nbytes,
-            0 if summary_state is None else summary_state.came,
+            0 if summary_state is None else summary_state.arrived,
             0 if summary_state is None else summary_state.late,
             "executors" if summary_state is not None and summary_state.files else "driver",
             summary_state is None,

@@ -39,14 +39,14 @@ def summary_title(summary: SummaryPlan) -> str:
 
 
 def _summary(summary: SummaryPlan, detail: Detail) -> Iterator[str]:
-    waits = " (made with the next batch)" if summary.waits and detail.waiting else ""
-    yield f"summary {summary_title(summary)}{waits}"
+    joins_later = " (made with the next batch)" if summary.pending and detail.waiting else ""
+    yield f"summary {summary_title(summary)}{joins_later}"
     cells = f"{counted(summary.buckets, 'bucket')} of values, " if summary.buckets > 1 else ""
     if summary.structure != "none":
         yield f"  {cells}counted by {summary.counts}"
     granularities = ", ".join(
         f"{granularity.covers} ({counted(granularity.zones, 'zone')}, {counted(granularity.tuples, 'tuple')})"
-        if summary.came
+        if summary.arrived
         else granularity.covers
         for granularity in summary.granularities
     )
@@ -57,21 +57,21 @@ def _summary(summary: SummaryPlan, detail: Detail) -> Iterator[str]:
 
 
 def _holding(summary: SummaryPlan) -> str:
-    if not summary.came:
+    if not summary.arrived:
         return "holds nothing yet"
     where = "in files on the executors" if summary.place == "executors" else "on the driver"
     late = f", {summary.late:,} of them too late" if summary.late else ""
     return (
         f"holds {counted(summary.tuples, 'tuple')} in {counted(summary.zones, 'zone')}, {where}, "
-        f"and {summary.bytes:,} bytes of counts; {counted(summary.came, 'tuple')} ever{late}"
+        f"and {summary.bytes:,} bytes of counts; {counted(summary.arrived, 'tuple')} ever{late}"
     )
 
 
 def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
     """A query with a preference: its conditions, its budget, and its results so far."""
-    waits = " (joins with the next batch)" if query.waits and detail.waiting else ""
+    joins_later = " (joins with the next batch)" if query.pending and detail.waiting else ""
     streams = " and ".join(f"{side.stream} (summary {side.summary})" for side in query.sides)
-    yield f"query {query.name}: {query.kind} of {streams}{waits}"
+    yield f"query {query.name}: {query.kind} of {streams}{joins_later}"
     for side in query.sides:
         if side.where is not None:
             whose = f"{side.stream}: " if len(query.sides) > 1 else ""
@@ -84,7 +84,7 @@ def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
     window = "all that is kept" if query.window is None else f"window {query.window}"
     budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a batch"
     yield f"  {window}; {budget}"
-    if not query.waits:
+    if not query.pending:
         yield f"  {coverage_text(query.probes, query.produced, query.skipped, query.share)}"
         if query.regions:
             yield (

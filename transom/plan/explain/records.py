@@ -42,7 +42,7 @@ class Window:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """A query of a selection: one that `waits` joins with the next batch.
+    """A query of a selection: one that `pending` joins with the next batch.
 
     `reads` are selections that it left and that still hold slices of its windows. `unseen` are the times of tuples
     that came before it joined: it does not answer for windows that contain one. None: not determined yet.
@@ -52,7 +52,7 @@ class QueryPlan:
     window: Window
     aggregates: tuple[str, ...]
     having: str | None
-    waits: bool
+    pending: bool
     reads: tuple[int, ...]
     unseen: tuple[tuple[int, int], ...] | None
     early: str | None = None  # when windows are reported before they close
@@ -86,16 +86,16 @@ class Holding:
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """The tuples that some queries read. `own` is its predicate without the part that is common to its family.
+    """The tuples that some queries read. `residual` is its predicate without the part that is common to its family.
 
-    A selection that is `apart` does not share slices, although others read the same tuples. `keeps` is None if
+    A selection that is `unshared` does not share slices, although others read the same tuples. `keeps` is None if
     every tuple is kept.
     """
 
     id: int
     where: str | None
-    own: str | None
-    apart: bool
+    residual: str | None
+    unshared: bool
     windows: int
     slicing: Slicing
     keeps: tuple[KeptSlot, ...] | None
@@ -143,7 +143,7 @@ class StorePlan:
 
     It holds `entries` of so many `bytes`, in `runs` (on the executors: files); it has received `tuples` in all.
     `groups` is the least number of groups, or of a timegram's buckets; on the executors they are not counted.
-    Windows from `complete_since` on are answered from all their rows; None: from any time on, or, if it `waits`,
+    Windows from `complete_since` on are answered from all their rows; None: from any time on, or, if it `pending`,
     not determined yet. `kept_since` is the time before which entries may have been evicted.
     """
 
@@ -157,7 +157,7 @@ class StorePlan:
     runs: int
     groups: int | None
     tuples: int
-    waits: bool
+    pending: bool
     kept_since: int | None
     complete_since: int | None
     complete_since_text: str | None
@@ -182,7 +182,7 @@ class LookupPlan:
     structure: str
     answers: tuple[Answered, ...]
     having: str | None
-    waits: bool
+    pending: bool
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,13 @@ def store_set_plans(
     looking: Sequence[CompiledQuery],
     state: State,
     joined: State,
-    waits: Callable[[str], bool],
+    is_pending: Callable[[str], bool],
 ) -> tuple[StoreSetPlan, ...]:
     """The stores of a stream's on-demand queries; `joined` is the state after all of them have joined."""
     named = {query.name: query for query in looking}
     largest = sorted(store_sets, key=lambda one: -len(one.queries))
     return tuple(
-        _Describing(one, [named[name] for name in one.queries], state, joined, waits).store_set(number)
+        _Describing(one, [named[name] for name in one.queries], state, joined, is_pending).store_set(number)
         for number, one in enumerate(largest, 1)
     )
 
@@ -55,7 +55,7 @@ class _Describing:
     queries: Sequence[CompiledQuery]
     state: State
     joined: State
-    waits: Callable[[str], bool]
+    is_pending: Callable[[str], bool]
 
     def store_set(self, number: int) -> StoreSetPlan:
         first, clock = self.queries[0].query, self.planned.clock
@@ -161,7 +161,7 @@ class _Describing:
             structure_text(using, clock.kind),
             self._answered[query.name],
             having_text(bound),
-            self.waits(query.name) or any(key not in self.state.stores for key in self.planned.stores),
+            self.is_pending(query.name) or any(key not in self.state.stores for key in self.planned.stores),
         )
 
 

@@ -47,10 +47,10 @@ def _store_set(store_set: StoreSetPlan, detail: Detail) -> Iterator[str]:
 
 
 def _query(query: LookupPlan, detail: Detail) -> Iterator[str]:
-    waits = " (joins with the next batch)" if query.waits and detail.waiting else ""
+    joins_later = " (joins with the next batch)" if query.pending and detail.waiting else ""
     having = "" if query.having is None else f"; having {detail.short(query.having)}"
     answers = "; ".join(map(_answer, query.answers)) or "groups"
-    yield f"query {query.name}: {query.window}, {query.structure}: {detail.short(answers)}{having}{waits}"
+    yield f"query {query.name}: {query.window}, {query.structure}: {detail.short(answers)}{having}{joins_later}"
 
 
 def _answer(answer: Answered) -> str:
@@ -89,7 +89,7 @@ def _groups(store: StorePlan) -> str:
 
 def _complete(store: StorePlan) -> str:
     if store.complete_since is None:
-        return "the next batch determines what it missed" if store.waits else "complete"
+        return "the next batch determines what it missed" if store.pending else "complete"
     is_late = store.kept_since is None or store.complete_since > store.kept_since
     return f"complete since {store.complete_since_text}" if is_late else "complete"
 
@@ -101,8 +101,8 @@ def lookup_plan_text(
     stream: StreamPlan, store_set: StoreSetPlan, query: LookupPlan, detail: Detail
 ) -> Iterator[str]:
     """How one on-demand query is answered, from which stores, and with whom it shares them."""
-    waits = " (joins with the next batch)" if query.waits else ""
-    yield f"query {query.name} over {stream.name}, on demand{waits}"
+    joins_later = " (joins with the next batch)" if query.pending else ""
+    yield f"query {query.name} over {stream.name}, on demand{joins_later}"
     yield from indented(_lookup_lines(store_set, query, detail))
 
 

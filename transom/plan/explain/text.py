@@ -88,7 +88,7 @@ def _title(stream: StreamPlan, selections: int) -> str:
 def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     yield _title(stream, selections)
-    if stream.plans and all(query.waits for query in stream.plans):
+    if stream.plans and all(query.pending for query in stream.plans):
         yield "  all of them join with the next batch"
         detail = replace(detail, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
@@ -179,9 +179,9 @@ def _family_head(family: FamilyPlan, detail: Detail) -> Iterator[str]:
 
 
 def _selection(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
-    condition = "every tuple" if selection.own is None else f"where {detail.short(selection.own)}"
-    apart = ", not shared with others over the same rows" if selection.apart else ""
-    yield f"selection {selection.id}: {condition}{apart}"
+    condition = "every tuple" if selection.residual is None else f"where {detail.short(selection.residual)}"
+    unshared = ", not shared with others over the same rows" if selection.unshared else ""
+    yield f"selection {selection.id}: {condition}{unshared}"
     others = name_list([query.name for query in selection.queries[detail.queries :]], detail.names)
     yield from indented(
         first(
@@ -195,9 +195,9 @@ def _selection(selection: SelectionPlan, detail: Detail) -> Iterator[str]:
 
 
 def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
-    waits = " (joins with the next batch)" if query.waits and mark else ""
+    joins_later = " (joins with the next batch)" if query.pending and mark else ""
     having = "" if query.having is None else f"; having {query.having}"
-    yield f"query {query.name}: {query.window.text}{having}{waits}"
+    yield f"query {query.name}: {query.window.text}{having}{joins_later}"
     if query.reads:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"
     if query.early is not None:
@@ -271,18 +271,18 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     preference = plan.find_preference_query(name)
     if preference is not None:
         shown = plan.only(name)
-        waits = " (joins with the next batch)" if preference.waits else ""
+        joins_later = " (joins with the next batch)" if preference.pending else ""
         query_lines = [*preference_text(preference, replace(detail, waiting=False))]
         below = list(summaries_text(shown.summaries, (), detail))[1:]
-        return readable("\n".join([query_lines[0] + waits, *query_lines[1:], *below]))
+        return readable("\n".join([query_lines[0] + joins_later, *query_lines[1:], *below]))
     location = plan.find(name)
     if location is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]
         return f"query {name} takes no part in batches{f': {why[0]}' if why else ''}"
     stream, family, selection, query = location
-    waits = " (joins with the next batch)" if query.waits else ""
+    joins_later = " (joins with the next batch)" if query.pending else ""
     lines = [
-        f"query {name} over {stream.name}{waits}",
+        f"query {name} over {stream.name}{joins_later}",
         *indented(_query_lines(family, selection, query, detail)),
     ]
     if verbose:
