@@ -1,12 +1,13 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check format venv java clean
+.PHONY: help demo test coverage test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
+AUDIT := .venv-audit
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
@@ -79,6 +80,9 @@ check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+audit: ## known vulnerabilities of all pinned packages; says so if the advisories can't be read
+	@scripts/audit $(AUDIT) requirements.lock requirements-dev.lock requirements-bench.lock
+
 format: $(READY) ## rewrite the code as the formatter wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -99,6 +103,6 @@ $(BENCH)/.ready: requirements.lock requirements-dev.lock requirements-bench.lock
 	@touch $@
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) $(BENCH) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) $(BENCH) $(AUDIT) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -72,8 +73,47 @@ def test_no_browser_where_one_was_named(tmp_path: Path) -> None:
     assert "apt install chromium" in done.stderr
 
 
+AUDITS = [
+    (
+        "no known vulnerability",
+        {"dependencies": [{"name": "a", "version": "1", "vulns": []}]},
+        0,
+        "1 packages are audited",
+    ),
+    (
+        "a vulnerable package",
+        {
+            "dependencies": [
+                {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2"]}]},
+                {"name": "b", "version": "1", "vulns": []},
+            ]
+        },
+        1,
+        "a 1: PYSEC-1, fixed in 2",
+    ),
+    (
+        "a mirror without advisories",
+        {"dependencies": [{"name": "a", "skip_reason": "not found"}]},
+        0,
+        "NOT AUDITED: some.lock: there are no advisories here for 1 of 1 packages",
+    ),
+    ("no connection", None, 0, "NOT AUDITED: some.lock: the advisories can't be read"),
+]
+
+
+@pytest.mark.parametrize(("report", "code", "says"), [c[1:] for c in AUDITS], ids=[c[0] for c in AUDITS])
+def test_an_audit_fails_only_if_a_package_is_vulnerable(
+    report: object, code: int, says: str, tmp_path: Path
+) -> None:
+    fake = tmp_path / "pip-audit"
+    fake.write_text(f"#!/bin/sh\ncat <<'END'\n{'' if report is None else json.dumps(report)}\nEND\nexit 1\n")
+    fake.chmod(0o755)
+    done = run("audit", str(tmp_path / "venv"), "some.lock", PIP_AUDIT=str(fake))
+    assert (done.returncode, says in done.stdout) == (code, True), done.stdout
+
+
 def test_the_locks_pin_everything_and_name_no_registry() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
         assert all("==" in line or line == "-r requirements.lock" for line in lines), name
         assert not any("://" in line for line in lines), name
