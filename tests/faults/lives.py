@@ -8,36 +8,70 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import signal
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import transom
+from tests.faults.privileges import drop_privileges
 from tests.faults.workload import Workload
 from transom.storage.failpoints import arm
 
 LONGEST_LIFE = 120.0  # seconds; the whole program takes five
 
+WRITE_FAILED = 17  # the exit code of a program that could not write a file
+
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.faults.warm"])
 
 
-def _live(workload: Workload, place: Path, deadly: Collection[str], skipped: int) -> None:
-    """Run the program, and die at the first deadly failpoint after some that are skipped."""
-    reached = 0
+@dataclass(frozen=True)
+class Fault:
+    """What happens at the first of some failpoints after so many others: the process dies, or a write fails once.
+
+    `file_size` is the size in bytes beyond which no file can be written; `privileged` is whether a program that runs as
+    root may write where others may not.
+    """
+
+    failpoints: frozenset[str] = frozenset()
+    skipped: int = 0
+    error: int | None = None  # of the operating system; None: the process is killed
+    file_size: int | None = None
+    privileged: bool = True
+
+
+def _live(workload: Workload, place: Path, fault: Fault) -> None:
+    """Run the program with a fault; a write that fails must be reported as such."""
+    reached, is_over = 0, False
 
     def act(name: str) -> None:
-        nonlocal reached
+        nonlocal reached, is_over
         reached += 1
-        if reached > skipped and name in deadly:
-            (place / "died_at").write_text(name)
+        if is_over or reached <= fault.skipped or name not in fault.failpoints:
+            return
+        (place / "ended_at").write_text(name)
+        is_over = True
+        if fault.error is None:
             os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            raise OSError(fault.error, os.strerror(fault.error))
 
-    arm(act if deadly else None)
-    workload.run(place)
+    (place / "ended_at").unlink(missing_ok=True)
+    arm(act if fault.failpoints else None)
+    if not fault.privileged:
+        drop_privileges()
+    if fault.file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault.file_size, resource.RLIM_INFINITY))
+    try:
+        workload.run(place)
+    except transom.WriteError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        (place / "error").write_text(str(error))
+        os._exit(WRITE_FAILED)
 
 
 @dataclass
@@ -52,18 +86,17 @@ class Lives:
         self.place.mkdir(parents=True)
         self.workload.prepare(self.place)
 
-    def until_failpoint(self, deadly: Collection[str], skipped: int = 0) -> str | None:
-        """Live until one of some failpoints; which one it was, None if the program ended before."""
-        life = _context.Process(target=_live, args=(self.workload, self.place, frozenset(deadly), skipped))
+    def until(self, fault: Fault) -> str | None:
+        """Live until a fault; at which failpoint it was, None if the program ended before."""
+        life = _context.Process(target=_live, args=(self.workload, self.place, fault))
         life.start()
         life.join(LONGEST_LIFE)
-        return self._end(
-            life, (self.place / "died_at").read_text() if life.exitcode == -signal.SIGKILL else ""
-        )
+        ended_at = self.place / "ended_at"
+        return self._end(life, ended_at.read_text() if ended_at.exists() else "")
 
     def for_seconds(self, seconds: float) -> bool:
         """Live for some time; whether the program was killed before its end."""
-        life = _context.Process(target=_live, args=(self.workload, self.place, frozenset(), 0))
+        life = _context.Process(target=_live, args=(self.workload, self.place, Fault()))
         life.start()
         life.join(seconds)
         life.kill()
@@ -73,9 +106,15 @@ class Lives:
     def _end(self, life: Any, cause: str) -> str | None:
         if life.exitcode == 0:
             return None
-        assert life.exitcode == -signal.SIGKILL, f"exit code {life.exitcode} after {self.deaths}"
+        assert life.exitcode in (-signal.SIGKILL, WRITE_FAILED), (
+            f"exit code {life.exitcode} after {self.deaths}"
+        )
         self.deaths[cause] += 1
         return cause
+
+    def error(self) -> str:
+        """What the last write that failed was reported as."""
+        return (self.place / "error").read_text()
 
     def outcome(self) -> dict[str, Any]:
         """What came out in the end."""
@@ -88,15 +127,25 @@ class Lives:
         return max((int(file.stem) for file in state.glob("*.arrow")), default=0)
 
 
-def kill_at_failpoints(workload: Workload, place: Path, wanted: Counter[str], draw: Random) -> list[Lives]:
-    """Kill programs at each failpoint as often as wanted; each gets to the end."""
+def fail_at_failpoints(
+    workload: Workload, place: Path, wanted: Counter[str], draw: Random, error: int | None = None
+) -> list[Lives]:
+    """Kill programs at each failpoint as often as wanted, or let a write fail there; each gets to the end."""
     programs = list[Lives]()
     while +wanted:
         program = Lives(workload, place / str(len(programs)))
+        most = (
+            0 if programs else 60
+        )  # the first one fails all over the stream, the others wherever it did not
         programs.append(program)
-        while (died_at := program.until_failpoint(+wanted, draw.randrange(60))) is not None:
-            wanted[died_at] -= 1
-        assert program.deaths, f"the program does not reach {sorted(+wanted)}"
+        program.until(Fault(frozenset({"log.renamed"})))  # what comes with a restart is reached, too
+        while True:
+            ended_at = program.until(Fault(frozenset(+wanted), draw.randint(0, most), error))
+            if ended_at is None:
+                break
+            wanted[ended_at] -= 1
+            assert error is None or f"can't be written: {os.strerror(error)}; " in program.error()
+        assert program.deaths.total() > 1, f"the program does not reach {sorted(+wanted)}"
     return programs
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.lives import Lives, kill_at_any_moment, kill_at_failpoints
+from tests.faults.lives import fail_at_failpoints, kill_at_any_moment
+from tests.faults.outcomes import check, reached, undisturbed_outcome
 from tests.faults.workload import Workload
 from transom.storage.failpoints import FAILPOINTS
 
@@ -18,21 +19,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 WORKLOADS = [Workload(source, state) for source in ("feed", "files") for state in ("driver", "executors")]
 AT_FAILPOINTS = 1  # kills at each failpoint, for each workload
 AT_ANY_MOMENT = 25  # kills of each workload
-# Files that only some programs write.
-ONLY_FEEDS = ("feeds.",)
-ONLY_EXECUTORS = ("shards.",)
-ONLY_FEEDS_ON_EXECUTORS = ("glances.",)  # prods that are pushed read windows of executors
-
-
-def reached(workload: Workload) -> set[str]:
-    """The failpoints that a workload reaches."""
-    on_executors, has_feed = workload.state == "executors", workload.source == "feed"
-    missed = (
-        *(() if has_feed else ONLY_FEEDS),
-        *(() if on_executors else ONLY_EXECUTORS),
-        *(() if on_executors and has_feed else ONLY_FEEDS_ON_EXECUTORS),
-    )
-    return {name for name in FAILPOINTS if not name.startswith(missed)}
 
 
 @pytest.fixture(scope="module", params=WORKLOADS, ids=lambda workload: f"{workload.source}-{workload.state}")
@@ -42,32 +28,15 @@ def workload(request: pytest.FixtureRequest) -> Workload:
 
 @pytest.fixture(scope="module")
 def undisturbed(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    program = Lives(workload, tmp_path_factory.mktemp("undisturbed") / "program")
-    assert program.until_failpoint(()) is None
-    outcome = program.outcome()
-    assert all(outcome.values()) and all(outcome["results"].values()) and all(outcome["lookups"])
-    finals = [line for lines in outcome["sinks"].values() for line in lines]
-    assert len(finals) == len(set(finals)) == len(outcome["subscribed"]) > 150
-    return outcome
-
-
-def check(programs: list[Lives], undisturbed: dict[str, Any], least: int) -> None:
-    for program in programs:
-        outcome = program.outcome()
-        different = {name for name in undisturbed if outcome[name] != undisturbed[name]}
-        assert not different, f"after {dict(program.deaths)}"
-    kills = sum(program.deaths.total() for program in programs)
-    print(f"{kills} kills, {len(programs)} programs")
-    assert kills >= least
+    return undisturbed_outcome(workload, tmp_path_factory.mktemp("undisturbed"))
 
 
 def test_a_program_that_is_killed_at_every_failpoint(
     workload: Workload, undisturbed: dict[str, Any], tmp_path: Path, seed: int
 ) -> None:
     wanted = Counter(dict.fromkeys(reached(workload), AT_FAILPOINTS))
-    programs = kill_at_failpoints(workload, tmp_path, wanted.copy(), Random(seed))
-    deaths = sum((program.deaths for program in programs), Counter[str]())
-    assert deaths == wanted
+    programs = fail_at_failpoints(workload, tmp_path, wanted.copy(), Random(seed))
+    assert sum((program.deaths for program in programs), Counter[str]()) >= wanted
     check(programs, undisturbed, wanted.total())
 
 
@@ -75,6 +44,12 @@ def test_a_program_that_is_killed_at_any_moment(
     workload: Workload, undisturbed: dict[str, Any], tmp_path: Path, seed: int
 ) -> None:
     check(kill_at_any_moment(workload, tmp_path, AT_ANY_MOMENT, Random(seed)), undisturbed, AT_ANY_MOMENT)
+
+
+def test_a_program_whose_clock_jumps_by_hours(tmp_path: Path, seed: int) -> None:
+    undisturbed = undisturbed_outcome(Workload("feed"), tmp_path)
+    programs = kill_at_any_moment(Workload("feed", clock_jumps=True), tmp_path / "jumps", 5, Random(seed))
+    check(programs, undisturbed, 5)
 
 
 def test_every_failpoint_is_reached_by_a_workload() -> None:

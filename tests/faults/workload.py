@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,15 +88,24 @@ def rows_of(batch: int) -> list[tuple[Any, Any, str | None]]:
 
 @dataclass(frozen=True)
 class Workload:
-    """The program over one kind of source (`files`, `feed` or `streaming`); its state is on the driver or executors."""
+    """The program over one kind of source (`files`, `feed` or `streaming`); its state is on the driver or executors.
+
+    Its clock goes a minute with each batch, or jumps back and forth by hours.
+    """
 
     source: str
     state: str = "driver"
+    clock_jumps: bool = False
 
     def prepare(self, place: Path) -> None:
         """Write the files that it reads."""
         if self.source != "feed":
             bids_files(place / "in", *(rows_of(batch) for batch in range(BATCHES)))
+
+    def time_of(self, batch: int) -> int:
+        """What the clock reads when a batch begins."""
+        jump = Random(batch).randrange(-6 * 60, 6 * 60) if self.clock_jumps else 0
+        return SettableClock().now + (batch + jump) * MINUTE
 
     def run(self, place: Path, make_engine: EngineFactory | None = None) -> None:
         """Do all that is still to do, and write the outcome."""
@@ -155,18 +165,19 @@ class _Run:
             query.subscribe(self.subscriber(name))
 
     def subscriber(self, name: str) -> Any:
-        """Appends results to a file: at least once."""
+        """Notes the results that it gets: each at least once."""
+        directory = self.place / "subscribed"
+        directory.mkdir(exist_ok=True)
 
-        def append(results: pa.Table) -> None:
+        def note(results: pa.Table) -> None:
             lines = "".join(f"{line}\n" for line in _finals(name, results.to_pylist()))
-            with (self.place / "subscribed").open("a") as file:
-                file.write(lines)
+            (directory / uuid.uuid4().hex).write_text(lines)
 
-        return append
+        return note
 
     def finish(self) -> None:
         while (begun := self.begun()) < BATCHES or self.committed() < begun:
-            self.clock.now = _time_of(begun)
+            self.clock.now = self.workload.time_of(begun)
             if self.committed() == begun:
                 self.prepare_batch(begun)
             self.engine.step(1)
@@ -203,12 +214,12 @@ class _Run:
         """All that came out, as JSON."""
         engine = self.engine
         sinks = {name: sorted(self.written(name)) for name in SINKS}
-        subscribed = set((self.place / "subscribed").read_text().splitlines())
+        noted = (file.read_text().splitlines() for file in (self.place / "subscribed").iterdir())
         living = [name for name, query in QUERIES.items() if query.leaves == NEVER and name != "on_demand"]
         return {
             "sinks": sinks,
             "sink of all": sorted(_finals("all", pq.read_table(self.place / "out" / "all").to_pylist())),
-            "subscribed": sorted(subscribed),
+            "subscribed": sorted({line for lines in noted for line in lines}),
             "results": {
                 name: sorted(_finals(name, engine.query(name).results().to_pylist())) for name in living
             },
@@ -231,10 +242,6 @@ class _Run:
 def _numbers(directory: Path) -> Iterator[int]:
     names = os.listdir(directory) if directory.exists() else ()
     return (int(name.split(".")[0]) for name in names if not name.endswith(".unfinished"))
-
-
-def _time_of(batch: int) -> int:
-    return SettableClock().now + batch * MINUTE
 
 
 def _finals(name: str, rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -133,13 +133,14 @@ class Store:
         Threads do it at the same time: file systems then bring several files to disk in one step.
         """
         unsynced, self._unsynced = self._unsynced, {}
-        failpoint("flush", "begin")
         try:
-            sync_paths(list(unsynced))
+            with writable(self.uri):
+                failpoint("flush", "begin")
+                sync_paths(list(unsynced))
+                failpoint("flush", "end")
         except BaseException:
             self._unsynced = {**unsynced, **self._unsynced}
             raise
-        failpoint("flush", "end")
 
     def _changed(self, *paths: str) -> None:
         if self.sync and self._is_local:

@@ -22,6 +22,7 @@ from pathlib import Path
 from transom.durations import format_instant
 from transom.errors import StateError
 from transom.storage.file_store import Store
+from transom.storage.write_errors import writable
 
 _DIRECTORY = "lease"
 
@@ -34,7 +35,8 @@ class Lease:
         self._store, self._lock = store, None
         if store.local_path is not None:
             directory = Path(store.local_path) / _DIRECTORY
-            directory.mkdir(parents=True, exist_ok=True)
+            with writable(str(directory)):
+                directory.mkdir(parents=True, exist_ok=True)
             self._lock = directory / "lock"
         with self._locked():
             before = self._numbers()
@@ -77,7 +79,8 @@ class Lease:
         if self._lock is None or not self._lock.parent.exists():
             yield
             return
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
+        with writable(str(self._lock)):
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -31,7 +31,7 @@ def writable(path: str) -> Iterator[None]:
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is None:
             raise
-        reason = os.strerror(error.errno or 0)
+        file, reason = path.removeprefix("file://"), os.strerror(error.errno or 0)
         raise WriteError(
-            f"{path} can't be written: {reason}; {remedy}, and start the engine again: nothing is lost"
+            f"{file} can't be written: {reason}; {remedy}, and start the engine again: nothing is lost"
         ) from error
