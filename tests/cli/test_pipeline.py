@@ -253,3 +253,37 @@ def test_a_pipeline_chooses_its_backend(tmp_path: Path) -> None:
 def test_a_wrong_backend_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingError, match=says):
         open_engine(settings)
+
+
+def test_the_files_of_tokens_are_relative_to_the_pipeline(tmp_path: Path) -> None:
+    tokens = [
+        {"name": "ops", "role": "admin", "token_file": "ops"},
+        {"name": "a", "role": "read", "token_env": "A"},
+    ]
+    given = {"streams": {"bids": {"path": "bids", "time": "ts"}}, "server": {"tokens": tokens}}
+    server = read_pipeline(given, tmp_path, served=True).server
+    assert [token.get("token_file") for token in server["tokens"]] == [str(tmp_path / "ops"), None]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        ({"name": "ops"}, r"server\.tokens: expected a list of tokens"),
+        ([{"role": "read", "token_env": "A"}], r"server\.tokens\[0\]: name is missing"),
+        (
+            [{"name": "ops", "role": "read", "token": "x"}],
+            r"server\.tokens\[0\]\.token: there is no such setting",
+        ),
+    ],
+    ids=["no list", "no name", "a secret in the file"],
+)
+def test_wrong_tokens_are_reported_with_their_place(tokens: Any, says: str, tmp_path: Path) -> None:
+    given = {"streams": {"bids": {"path": "bids", "time": "ts"}}, "server": {"tokens": tokens}}
+    with pytest.raises(SettingError, match=says):
+        read_pipeline(given, tmp_path, served=True)
+
+
+def test_tokens_are_no_section(tmp_path: Path) -> None:
+    given = {"streams": {"bids": {"path": "bids", "time": "ts"}}, "tokens": []}
+    with pytest.raises(SettingError, match="tokens: there is no such section"):
+        read_pipeline(given, tmp_path, served=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import threading
@@ -347,3 +348,14 @@ def test_http_errors_have_the_form_of_the_api(back: Backend) -> None:
     assert "application/json" in text.json()["error"]["message"]
     broken = back.client.post("/api/check", content=b"{", headers={"Content-Type": "application/json"})
     assert "not JSON" in broken.json()["error"]["message"]
+
+
+def test_a_request_that_lacks_file_descriptors_can_be_sent_again(
+    back: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(back.served.service, "lookup_text", fail)
+    response = back.client.post("/api/lookup", json={"sql": "x"})
+    assert (error(response), response.headers["retry-after"]) == ((503, "state"), "1")

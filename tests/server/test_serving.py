@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -200,6 +201,41 @@ def test_a_pipeline_is_served_stopped_and_served_again(pipeline: Path) -> None:
         assert again.end(signal.SIGINT) == 0
     finally:
         again.process.kill()
+
+
+def test_tokens_of_a_pipeline_have_roles_and_stay_secret(pipeline: Path) -> None:
+    place = pipeline.parent
+    secrets = {role: f"the-secret-of-{role}-tokens" for role in ("read", "register", "admin")}
+    for role, secret in secrets.items():
+        (place / role).write_text(secret)
+    tokens = "tokens: [{name: ops, role: admin, token_file: admin}]"
+    pipeline.write_text(PIPELINE.replace("rows: 7", f"rows: 7, {tokens}"))
+    serving = Serving(
+        pipeline, "--read-token-file", str(place / "read"), "--register-token-file", str(place / "register")
+    )
+
+    def status(role: str, method: str, path: str, **options: Any) -> int:
+        headers = {"Authorization": f"Bearer {secrets[role]}"}
+        return httpx.request(method, f"{serving.url}{path}", headers=headers, **options).status_code
+
+    try:
+        assert serving.url.startswith("http://127.0.0.1:"), serving.process.communicate()
+        query, summary = (
+            {"sql": PER_SITE, "name": "kept"},
+            {"sql": "CREATE SUMMARY s ON bids(site) WITH GRANULARITY '1 minute'"},
+        )
+        assert [status(role, "GET", "/api/queries") for role in secrets] == [200, 200, 200]
+        assert [status(role, "POST", "/api/summaries", json=summary) for role in secrets] == [403, 403, 201]
+        assert [status(role, "POST", "/api/queries", json=query) for role in secrets] == [403, 201, 201]
+        assert serving.end(signal.SIGTERM) == 0
+        out, err = serving.process.communicate()
+    finally:
+        serving.process.kill()
+    files = [file for file in (place / "state").rglob("*") if file.is_file()]
+    assert files
+    for secret in secrets.values():
+        assert secret not in out + err
+        assert not any(secret.encode() in file.read_bytes() for file in files)
 
 
 def test_wrong_settings_are_told_before_anything_is_started(pipeline: Path) -> None:

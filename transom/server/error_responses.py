@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from transom.api.errors import LimitError, NotFound, RoleError
 from transom.api.records import ErrorAnswer
 from transom.errors import BatchError, CostError, SettingError, SQLError, StateError, TransomError
+from transom.runtime.descriptor_shortage import lacks_descriptors
 
 log = logging.getLogger("transom")
 
@@ -95,6 +96,9 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_response(error.status_code, kind, str(error.detail), error.headers)
 
     async def on_other_error(request: Request, error: Exception) -> JSONResponse:
+        if lacks_descriptors(error):
+            message = "the server has too many open files or connections: try again"
+            return error_response(503, "state", message, {"Retry-After": "1"})
         return error_response(500, "internal", INTERNAL_ERROR)
 
     app.add_exception_handler(TransomError, on_transom_error)
