@@ -57,6 +57,12 @@ def test_examples_print_what_the_document_shows(
         assert printed == expected, code
 
 
+def test_examples_of_input_print_what_the_document_shows(tmp_path: Path) -> None:
+    names: dict[str, Any] = {"directory": tmp_path}
+    for _, code, expected in examples(ROOT / "docs/input.md"):
+        assert run_python(code, names) == expected, code
+
+
 def test_the_readme_shows_the_examples() -> None:
     shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
     for code, name in zip(shown, ["quickstart.py", "early.py", "on_demand.py", "promising.py"], strict=True):

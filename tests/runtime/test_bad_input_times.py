@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import transom
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_MINUTE, SettableClock, accounted, answers, at, bids, bids_engine
+from transom.durations import parse_instant
 
 ON_DEMAND = "SELECT count(*) AS n FROM bids [RANGE 1 hour]"
+INSTANT = pa.timestamp("us", tz="UTC")
 AHEAD = "ahead of the engine's clock by more than 1 day (max_ahead)"
 
 
@@ -99,3 +102,17 @@ def test_a_punctuation_of_the_year_9999_closes_nothing(make_engine: EngineFactor
     feed.push([(False, "2013-01-01 12:00:20"), (True, "2013-01-01 12:01:00")])
     engine.step()
     assert query.results()["n"].to_pylist() == [1] and engine.late("s").num_rows == 0
+
+
+def test_a_punctuation_with_an_absurd_time_in_its_pattern_closes_nothing(make_engine: EngineFactory) -> None:
+    engine = make_engine()
+    feed = engine.feed(
+        "s", "mark boolean, seen timestamp, ts timestamp", time="ts", slack=None, punctuation="mark"
+    )
+    query = engine.register("SELECT count(*) AS n FROM s [RANGE 1 minute SLIDE 1 minute]")
+    noon = parse_instant(at("12:00"))
+    times = pa.array([noon, noon + 60_000_000], pa.int64()).cast(INSTANT)
+    seen = pa.array([noon, 2**61], pa.int64()).cast(INSTANT)
+    feed.push(pa.table({"mark": [False, True], "seen": seen, "ts": times}))
+    engine.step()
+    assert query.results().num_rows == 0

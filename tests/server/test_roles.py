@@ -31,6 +31,7 @@ ROLES: dict[tuple[str, str], Role | None] = {
     ("GET", STREAM): Role.READ,
     ("GET", f"{STREAM}/late"): Role.READ,
     ("GET", f"{STREAM}/rejected"): Role.READ,
+    ("GET", f"{STREAM}/files"): Role.READ,
     ("GET", "/api/explain"): Role.READ,
     ("POST", "/api/register"): Role.REGISTER,
     ("POST", "/api/check"): Role.REGISTER,

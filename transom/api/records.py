@@ -133,6 +133,12 @@ class StreamStatus:
         tuple[float, ...], _text("rows per second over the last minutes, oldest first, evenly spaced")
     ]
     finished: Annotated[bool, _text("whether the source has ended")]
+    unreadable_files: Annotated[int, _text("files that could not be read and were left out")] = 0
+    missing_columns: Annotated[int, _text("columns that files lacked; their values are null")] = 0
+    new_columns: Annotated[int, _text("columns of files that the stream does not have")] = 0
+    rewritten_files: Annotated[
+        int, _text("files that changed after they were read; they are not read again")
+    ] = 0
 
 
 @dataclass(frozen=True)

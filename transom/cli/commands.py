@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from transom.api.formats import PlanFormat
+from transom.backends.file_problems import Problem
 from transom.cli.build_engine import built_engine
 from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
@@ -70,6 +71,11 @@ def print_summary(console: Console, engine: Engine, seconds: float) -> None:
             style="yellow" if stream.late or stream.rejected or stream.shed else "dim",
             highlight=False,
         )
+        if unreadable := stream.file_problems.get(Problem.UNREADABLE, 0):
+            text = (
+                f"{name}: {counted(unreadable, 'file')} could not be read, {_last_unreadable(engine, name)}"
+            )
+            console.print(text, style="red", highlight=False, markup=False)
         if 2 * stream.rejected > stream.rows:
             console.print(
                 f"{name}: {_why_rejected(engine, name)}", style="red", highlight=False, markup=False
@@ -80,6 +86,13 @@ def print_summary(console: Console, engine: Engine, seconds: float) -> None:
             console.print(f"{name}: {coverage}", style="yellow", highlight=False, markup=False)
     for name, reason in progress.suspended.items():
         console.print(f"{name} was suspended: {reason}", style="red", highlight=False)
+
+
+def _last_unreadable(engine: Engine, stream: str) -> str:
+    """The last file that could not be read, with the reason."""
+    rows = reversed(engine.file_problems(stream).to_pylist())
+    last = next((row for row in rows if row["problem"] == Problem.UNREADABLE), None)
+    return "" if last is None else f"the last one is {last['file']}: {last['reason']}"
 
 
 def _why_rejected(engine: Engine, stream: str) -> str:

@@ -108,6 +108,10 @@ class Server:
         """The newest rows without a usable time, each with the reason and the batch."""
         return self._http.table("GET", f"/api/streams/{path_segment(stream)}/rejected", limit=limit)
 
+    def file_problems(self, stream: str, limit: int | None = None) -> pa.Table:
+        """The newest problems of a stream's files: the problem, the file, the column, the reason and the batch."""
+        return self._http.table("GET", f"/api/streams/{path_segment(stream)}/files", limit=limit)
+
     # --- queries ---
 
     def queries(self, search: str | None = None) -> dict[str, RemoteQuery]:

@@ -20,6 +20,8 @@ def sort_codes(column: pa.Array) -> NDArray[np.int64]:
         _, codes = np.unique(numbers, return_inverse=True)
         is_null = column.is_null().to_numpy(zero_copy_only=False)
         return np.where(is_null, 0, codes + 1)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):  # of any year
+        column = column.view(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
     distinct = column.dictionary_encode()
     values = distinct.dictionary.to_pylist()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

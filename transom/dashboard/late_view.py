@@ -1,4 +1,4 @@
-"""The view of late rows and rejected rows, with the reason for each."""
+"""The view of late rows, rejected rows and problems of files, with the reason for each."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ OUTPUT_TEXTS = {
         "Every row was in time for every query. A query misses a row when a window of the row has closed.",
     ),
     "rejected": ("Rejected", "No rejected rows", "A row is rejected when it has no usable time."),
+    "files": (
+        "Files",
+        "No problems with files",
+        "Every file was read, and all had the columns of the stream.",
+    ),
 }
 
 
@@ -52,8 +57,8 @@ class LateRowsView(DashboardView):
 
     def build(self) -> None:
         Panel(
-            '<div><h1>Late and rejected</h1><p class="sub">Rows that a query missed, and rows without a usable '
-            "time, each with its reason.</p></div>",
+            '<div><h1>Late and rejected</h1><p class="sub">Rows that a query missed, rows without a usable '
+            "time, and files with problems, each with its reason.</p></div>",
             classes="head",
         )
         self.streams = Panel(f'<div class="card">{skeleton(2)}</div>', classes="section").on_action(
@@ -70,7 +75,7 @@ class LateRowsView(DashboardView):
         streams = self.service.streams()
         names = [stream.name for stream in streams]
         if self.stream not in names:
-            affected = [stream.name for stream in streams if stream.late or stream.rejected]
+            affected = [s.name for s in streams if s.late or s.rejected or _file_problems(s)]
             self.stream = next(iter(affected + names), "")
         selected = next((stream for stream in streams if stream.name == self.stream), None)
         if selected is None:
@@ -79,13 +84,17 @@ class LateRowsView(DashboardView):
 
     def _read_rows(self, stream: StreamStatus) -> pa.Table | None:
         """The newest rows; read again only when their number has changed."""
-        count = stream.late if self.what == "late" else stream.rejected
+        count = {"late": stream.late, "rejected": stream.rejected, "files": _file_problems(stream)}[self.what]
         version = (stream.name, self.what, count)
         if not count:
             return None
         if self._cached is None or self._cached[0] != version:
-            read = self.service.late if self.what == "late" else self.service.rejected
-            self._cached = version, read(stream.name, SHOWN_LATE_ROWS)
+            outputs = {
+                "late": self.service.late,
+                "rejected": self.service.rejected,
+                "files": self.service.file_problems,
+            }
+            self._cached = version, outputs[self.what](stream.name, SHOWN_LATE_ROWS)
         return self._cached[1]
 
     def show(self, data: LateRowsData) -> None:
@@ -97,12 +106,18 @@ class LateRowsView(DashboardView):
         self.rows.set(_rows_html(data))
 
 
+def _file_problems(stream: StreamStatus) -> int:
+    counts = (stream.unreadable_files, stream.missing_columns, stream.new_columns, stream.rewritten_files)
+    return sum(counts)
+
+
 def _streams_html(data: LateRowsData) -> str:
     rows = "".join(_stream_row(stream, data) for stream in data.streams)
     return (
         '<div class="card scroll"><table class="t"><thead><tr><th scope="col">Stream</th>'
         '<th scope="col" class="num">Rows</th><th scope="col" class="num">Late</th>'
         '<th scope="col" class="num">Share late</th><th scope="col" class="num">Rejected</th>'
+        '<th scope="col" class="num">File problems</th>'
         '<th scope="col">Slack</th><th scope="col"><span class="sr">Show</span></th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -113,7 +128,7 @@ def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
         pressed = "true" if (stream.name, what) == (data.stream, data.what) else "false"
         return (
             f'<button type="button" data-act="{what}" data-arg="{esc(stream.name)}" aria-pressed="{pressed}" '
-            f'data-testid="show-{what}">{OUTPUT_TEXTS[what][0]} rows</button>'
+            f'data-testid="show-{what}">{_output_name(what)}</button>'
         )
 
     share = stream.late / stream.rows if stream.rows else float("nan")
@@ -121,10 +136,14 @@ def _stream_row(stream: StreamStatus, data: LateRowsData) -> str:
         f'<tr data-key="{esc(stream.name)}"><td class="name">{esc(stream.name)}</td>'
         f'<td class="num">{format_number(stream.rows)}</td><td class="num">{format_number(stream.late)}</td>'
         f'<td class="num">{format_percent(share, 2)}</td><td class="num">{format_number(stream.rejected)}</td>'
-        f"<td>{esc(stream.slack)}</td>"
+        f'<td class="num">{format_number(_file_problems(stream))}</td><td>{esc(stream.slack)}</td>'
         f'<td class="num"><span class="seg" role="group" aria-label="Rows of {esc(stream.name)}">'
-        f"{show_button('late')}{show_button('rejected')}</span></td></tr>"
+        f"{show_button('late')}{show_button('rejected')}{show_button('files')}</span></td></tr>"
     )
+
+
+def _output_name(what: str) -> str:
+    return OUTPUT_TEXTS[what][0] if what == "files" else f"{OUTPUT_TEXTS[what][0]} rows"
 
 
 def _cell(name: str, value: Any) -> str:
@@ -138,7 +157,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _rows_html(data: LateRowsData) -> str:
-    title, no_rows, reason = OUTPUT_TEXTS[data.what]
+    _, no_rows, reason = OUTPUT_TEXTS[data.what]
     if data.rows is None or not data.rows.num_rows:
         return empty_state("good", no_rows, reason)
     table = data.rows
@@ -150,7 +169,7 @@ def _rows_html(data: LateRowsData) -> str:
         for row in reversed(list(zip(*columns, strict=True)))
     )
     return (
-        f'<div class="bar"><h2>{title} rows of {esc(data.stream)}</h2><span class="muted small">newest '
+        f'<div class="bar"><h2>{_output_name(data.what)} of {esc(data.stream)}</h2><span class="muted small">newest '
         "first</span>"
         f'<div class="end"><a class="b small" href="{esc(url)}" download data-testid="download">'
         f"{icon('down')}"

@@ -167,13 +167,16 @@ class IngestRun:
         """The highest time that the batch may have, for certain, and where in time its rows lie."""
         rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
         cut = None if high is None or rules.horizon is None else high + rules.horizon
-        plan = BatchPlan((), (), {}, {}, "t0", limit=cut, horizon=rules.horizon)
+        plan = BatchPlan(
+            (), (), {}, {}, "t0", limit=cut, horizon=rules.horizon, first_time=rules.usable_times[0]
+        )
         profile = self._aggregate(_Branch((), (), frame, plan, {"t0": self.time}), plan).profile
         return self._not_after_clock(horizon_limit(profile, high, rules.horizon)), profile
 
-    def _not_after_clock(self, limit: int | None) -> int | None:
-        bounds = (limit, self.batch.rules.latest_time(self.batch.clock))
-        return min((bound for bound in bounds if bound is not None), default=None)
+    def _not_after_clock(self, limit: int | None) -> int:
+        rules = self.batch.rules
+        bounds = (limit, rules.usable_times[1], rules.latest_time(self.batch.clock))
+        return min(bound for bound in bounds if bound is not None)
 
     def _with_rows_after_a_gap(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
@@ -202,8 +205,9 @@ class IngestRun:
 
     def is_accepted(self, limit: int | None) -> str:
         """A condition that is true for rows with a usable time."""
-        within = "" if limit is None else f" AND ({self.time}) <= {limit}"
-        return f"(({self.time}) IS NOT NULL{within})"
+        first, last = self.batch.rules.usable_times
+        last = last if limit is None else min(last, limit)
+        return f"(({self.time}) IS NOT NULL AND ({self.time}) BETWEEN {first} AND {last})"
 
     def order(self, frame: Frame) -> list[str]:
         """What rows are sorted by: their time, ties by their other columns."""
@@ -285,6 +289,7 @@ class IngestRun:
             time,
             {clock: self.batch.before.clock(clock).closed for clock in clocks},
             limit,
+            first_time=self.batch.rules.usable_times[0],
             horizon=self.batch.rules.horizon,
             row_id=ROW_ID if with_ids else None,
             on_executors=self.batch.state.on_executors,
@@ -360,7 +365,7 @@ class IngestRun:
         )
         reason = (
             f"CASE {unparsable}{unreadable if TIME_TEXT in hidden else ''}"
-            f"WHEN ({self.time}) IS NULL THEN 'no time: null' {self._ahead_of_clock()}"
+            f"WHEN ({self.time}) IS NULL THEN 'no time: null' {self._ahead_of_clock()}{self._unusable()}"
             "ELSE 'ahead of the stream by more than the horizon' END"
         )
         rejected = frame.filter(f"NOT {self.is_accepted(limit)}")
@@ -373,6 +378,13 @@ class IngestRun:
             return ""
         reason = f"ahead of the engine's clock by more than {format_duration(ahead)} (max_ahead)"
         return f"WHEN ({self.time}) > {self.batch.clock + ahead} THEN {text_literal(reason)} "
+
+    def _unusable(self) -> str:
+        """The reason of rows whose time is no time at all, as a branch of a CASE."""
+        first, last = self.batch.rules.usable_times
+        is_time = self.batch.rules.clock.kind is ClockKind.TIME
+        reason = "not of the years 1 to 9999" if is_time else "too large a number"
+        return f"WHEN ({self.time}) NOT BETWEEN {first} AND {last} THEN 'no time: {reason}' "
 
 
 def _merged_joins(queries: Sequence[CompiledQuery]) -> Iterator[Join]:

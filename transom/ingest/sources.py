@@ -20,6 +20,7 @@ from transom.backends.base import Backend, Frame, InputFiles, StreamingInput
 from transom.backends.expressions import quoted, text_literal
 from transom.backends.file_problems import FileProblem, Problem
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
+from transom.columns.readable_values import valid_text
 from transom.columns.types import Columns
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
@@ -243,9 +244,8 @@ class FeedSource(Source):
                 absent = [name for name in names if name not in rows.schema.names]
                 if absent:
                     raise SettingError(f"the rows pushed into {self.name} have no column {absent[0]}")
-                return pa.table(
-                    [rows[name].cast(self._schema.field(name).type) for name in names], schema=self._schema
-                )
+                columns = [rows[name].cast(self._schema.field(name).type) for name in names]
+                return pa.table([valid_text(column) for column in columns], schema=self._schema)
             if isinstance(rows, tuple) and rows and not isinstance(rows[0], tuple | list | Mapping):
                 raise SettingError(f"push takes a list of rows, also for a single row of {self.name}")
             records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]

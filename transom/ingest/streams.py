@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
 from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
+from transom.columns.readable_values import readable_table
 from transom.elements import Clock, Prod, Punctuation
 from transom.ingest.sources import Source, with_time
 from transom.plan.compiled_query import pattern_value
@@ -97,7 +100,7 @@ def _split(
     is_one = f"({marker}) AND ({until}) IS NOT NULL" if timed else marker
     marked = frame.filter(is_one).project({"until": until} | {f"is {name}": quoted(name) for name in columns})
     rest = frame.filter(f"NOT coalesce({is_one}, false)")
-    return [(row["until"], _pattern(row)) for row in marked.to_table().to_pylist()], rest
+    return [(row["until"], _pattern(row)) for row in _believable_rows(marked.to_table())], rest
 
 
 def rows_as_prods(stream: Stream, frame: Frame) -> list[Prod]:
@@ -110,7 +113,7 @@ def rows_as_prods(stream: Stream, frame: Frame) -> list[Prod]:
     rows = frame.aggregate({"until": until} | columns, {})  # each prod once
     return [
         Prod(rule.clock, row["until"], rule.exactly and row["until"] is not None, _pattern(row))
-        for row in rows.to_table().to_pylist()
+        for row in _believable_rows(rows.to_table())
     ]
 
 
@@ -122,6 +125,16 @@ def believable(control: list[Carried], rules: StreamRules, high: int | None, clo
     if limit is None:
         return control
     return [one for one in control if isinstance(one, Prod) or one.until <= limit]
+
+
+def _believable_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows without those with a time that Python has not: as null, it would match everything."""
+    shown = readable_table(table)
+    lost = (
+        pc.xor(old.is_null(), new.is_null()) for old, new in zip(table.columns, shown.columns, strict=True)
+    )
+    usable = pc.invert(reduce(pc.or_, lost))
+    return shown.filter(usable).to_pylist()
 
 
 def _pattern(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

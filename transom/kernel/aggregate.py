@@ -89,6 +89,7 @@ class BatchPlan:
     limits: Limits = field(default_factory=Limits)
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
     lists_late: bool = False  # whether late rows are listed by their numbers in the table
+    first_time: int = LOWEST  # earlier times are no times
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -174,11 +175,17 @@ class Outcome:
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
 
 
+def _times(rows: Rows, plan: BatchPlan) -> tuple[NDArray[np.int64], Mask]:
+    """The stream's time of each row, and which rows have one."""
+    times, has_time = rows.numbers(plan.time)
+    return times, has_time & (times >= plan.first_time)
+
+
 def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     """Aggregate some rows of a batch."""
     rows = Rows(table, plan.columns, plan.axes)
     outcome = Outcome(rows=table.num_rows)
-    times, has_time = rows.numbers(plan.time)
+    times, has_time = _times(rows, plan)
     outcome.timeless = int(len(times) - has_time.sum())
     outcome.profile = Profile.of(times[has_time], plan.horizon, plan.limit)
     ahead = has_time & (times > plan.limit) if plan.limit is not None else np.zeros(len(times), bool)
@@ -312,7 +319,7 @@ def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
 def late_rows(table: pa.Table, plan: BatchPlan) -> LateRows:
     """The rows that some query missed: a window of the query that they belong to was closed before."""
     rows = Rows(table, plan.columns)
-    times, has_time = rows.numbers(plan.time)
+    times, has_time = _times(rows, plan)
     at = _old_rows(rows, plan, has_time if plan.limit is None else has_time & (times <= plan.limit))
     chosen, bits = [at[:0]], [pa.array([], pa.binary())]
     size = max(1, BITS_AT_ONCE // max(plan.group_count, 1))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.readable_values import readable_column
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
 from transom.plan.compiled_query import CompiledQuery
@@ -288,7 +289,7 @@ def result_batch(
     for item in bound.items:
         reference = _REFERENCE.fullmatch(item.sql)
         column = table[reference.group(1)] if reference else computed[item.sql]
-        columns.append(column.cast(item.type))
+        columns.append(readable_column(column.cast(item.type)))
     rows = table.num_rows
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
     columns += [

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.columns.readable_values import readable_table
 from transom.errors import CheckpointError
 from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.registry import identity
@@ -108,7 +109,7 @@ class Outputs:
         for file in files:
             if parts := list(rows_of_query(self.store, file, identity, schema)):
                 tables.append(pa.Table.from_batches(parts).cast(schema))
-        return pa.concat_tables(tables)
+        return readable_table(pa.concat_tables(tables))
 
     def _prod_directories(self) -> dict[int, list[str]]:
         """The directories of answers to prods, by the batch that they are as of, in order."""

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from transom.backends.base import Frame
 from transom.backends.hidden_columns import TIME_TEXT
 from transom.columns.bit_columns import bit_matrix
+from transom.columns.readable_values import readable_table
 from transom.errors import CheckpointError
 from transom.ingest.late_rows import MISSED_BY
 from transom.ingest.streams import Stream
@@ -214,7 +215,7 @@ class RowOutputs:
                 columns = [table[name].cast(schema.field(name).type) for name in schema.names[:-1]]
                 columns.append(self._with_batch(table, part)[_MERGED_BATCH])
                 parts_read.append(pa.Table.from_arrays(columns, schema=schema))
-        return pa.concat_tables(parts_read)
+        return readable_table(pa.concat_tables(parts_read))
 
     def _tables(self, part: RowFiles) -> Iterator[pa.Table]:
         if not part.is_sealed:

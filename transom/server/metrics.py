@@ -159,6 +159,17 @@ def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
         for fate in METRIC_FATES:
             rows.add_metric((stream.name, fate), getattr(stream, fate))
     yield rows
+    counters = {
+        "transom_unreadable_files": ("Files that could not be read and were left out.", "unreadable_files"),
+        "transom_missing_columns": ("Columns that files lacked.", "missing_columns"),
+        "transom_new_columns": ("Columns of files that the stream does not have.", "new_columns"),
+        "transom_rewritten_files": ("Files that changed after they were read.", "rewritten_files"),
+    }
+    for name, (help, field) in counters.items():
+        counter = CounterMetricFamily(name, help, labels=("stream",))
+        for stream in streams:
+            counter.add_metric((stream.name,), getattr(stream, field))
+        yield counter
     gauges = {
         "transom_rows_sidelined": ("Sidelined rows that wait to be processed.", "sidelined"),
         "transom_row_rate": ("Rows per second, recently.", "rate"),

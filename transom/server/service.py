@@ -128,6 +128,10 @@ class Service:
         """The newest rows without a usable time, each with the reason and the batch, the newest last."""
         return self._streams.rejected(stream, self._row_limit(limit))
 
+    def file_problems(self, stream: str, limit: int | None = None) -> pa.Table:
+        """The newest problems of a stream's files, the newest last."""
+        return self._streams.file_problems(stream, self._row_limit(limit))
+
     # --- queries ---
 
     def queries(self) -> list[QueryStatus]:

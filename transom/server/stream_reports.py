@@ -1,4 +1,4 @@
-"""The status of streams, and their late and rejected rows."""
+"""The status of streams, their late and rejected rows, and the problems of their files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from transom.api.errors import NotFound
 from transom.api.records import QueryStatus, StreamStatus
+from transom.backends.file_problems import Problem
 from transom.durations import format_duration
 from transom.errors import near_miss
 from transom.ingest.streams import StreamInfo
@@ -64,6 +65,10 @@ class StreamReports:
             rate=self.history.rate(info.name),
             rates=self.history.rates(info.name),
             finished=info.finished,
+            unreadable_files=progress.file_problems.get(Problem.UNREADABLE, 0),
+            missing_columns=progress.file_problems.get(Problem.MISSING_COLUMN, 0),
+            new_columns=progress.file_problems.get(Problem.NEW_COLUMN, 0),
+            rewritten_files=progress.file_problems.get(Problem.REWRITTEN, 0),
         )
 
     def late(self, stream: str, limit: int) -> pa.Table:
@@ -75,6 +80,11 @@ class StreamReports:
         """The newest rows without a usable time, the newest last."""
         self._check_name(stream)
         return _newest(self.engine.rejected(stream), limit)
+
+    def file_problems(self, stream: str, limit: int) -> pa.Table:
+        """The newest problems of a stream's files, the newest last."""
+        self._check_name(stream)
+        return _newest(self.engine.file_problems(stream), limit)
 
     def _check_name(self, name: str) -> None:
         names = self.engine.streams()

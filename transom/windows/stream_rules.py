@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from transom.elements import Clock, ClockKind, Overload
+from transom.windows.intervals import HIGHEST, LOWEST
+
+FIRST_INSTANT, LAST_INSTANT = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,13 @@ class StreamRules:
     idle: int | None = None
     overload: Overload | None = None
     max_ahead: int | None = None
+
+    @property
+    def usable_times(self) -> tuple[int, int]:
+        """The least and the greatest time that a row can have: SQL's timestamps are of the years 1 to 9999."""
+        if self.clock.kind is ClockKind.TIME:
+            return FIRST_INSTANT, LAST_INSTANT
+        return LOWEST + 1, HIGHEST - 1
 
     def latest_time(self, clock: int) -> int | None:
         """The greatest time that a row may have when the engine's clock reads `clock`; None: any."""

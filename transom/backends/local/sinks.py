@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from transom.backends.base import Frame, Sink
 from transom.backends.local.frame import local_path
+from transom.columns.readable_values import readable_table
 from transom.durations import format_instant
 from transom.errors import SettingError, near_miss
 from transom.storage.failpoints import failpoint
@@ -43,7 +44,7 @@ class LocalSink(Sink):
         self._separator = given.get("sep", ",")
 
     def write(self, frame: Frame, batch_id: int) -> None:
-        table = frame.to_table()
+        table = readable_table(frame.to_table())
         if self.path is None:
             with self.guarded():
                 pass

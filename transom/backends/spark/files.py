@@ -229,7 +229,9 @@ def _type_to_read(kind: pa.DataType) -> DataType:
 def _as_declared(field: StructField, kind: pa.DataType | None) -> Column:
     """A column that was read in a file's type, in the stream's."""
     column = F.col(quoted(field.name))
-    if kind is None:
+    if isinstance(field.dataType, StringType):
+        column = F.make_valid_utf8(column)  # Spark reads any bytes; Arrow's texts are UTF-8
+    elif kind is None:
         return column
     if pa.types.is_null(kind):
         column = F.lit(None)
@@ -245,7 +247,7 @@ def _needing_all(frame: DataFrame, schema: StructType) -> Any:
     Spark parses only the columns that a plan reads, and a row would be corrupt or not depending on
     which queries run. The length is always enough; working it out reads all columns.
     """
-    text = F.col(CORRUPT)
+    text = F.make_valid_utf8(F.col(CORRUPT))
     nulls = F.pmod(F.hash(*[F.col(quoted(name)).isNull() for name in schema.names]), F.lit(2))
     return F.when(text.isNotNull(), F.substring(text, F.lit(1), F.length(text) + nulls))
 
