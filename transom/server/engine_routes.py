@@ -122,12 +122,12 @@ async def rejected(
 
 @engine_router.get("/streams/{stream}/files", tags=["streams"], responses=rows_responses("Problems of files"))
 async def file_problems(
-    context: ReadContext, stream: StreamName, form: WantedFormat, limit: RowLimit = 1_000
+    context: ReadContext, stream: StreamName, encoding: WantedRows, limit: RowLimit = 1_000
 ) -> Response:
     """The newest problems of a stream's files: unreadable and rewritten files, missing and new columns."""
     rows = min(limit, context.settings.limits.rows)
     return await context.rows(
-        await context.threads.quick(lambda: context.service.file_problems(stream, rows)), form
+        await context.threads.quick(lambda: context.service.file_problems(stream, rows)), encoding
     )
 
 

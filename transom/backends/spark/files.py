@@ -228,16 +228,15 @@ def _type_to_read(kind: pa.DataType) -> DataType:
 
 def _as_declared(field: StructField, kind: pa.DataType | None) -> Column:
     """A column that was read in a file's type, in the stream's."""
-    column = F.col(quoted(field.name))
-    if isinstance(field.dataType, StringType):
+    column, name = F.col(quoted(field.name)), quoted(field.name)
+    if kind is not None and pa.types.is_null(kind):
+        column = F.lit(None)
+    elif kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = F.expr(f"timestamp_micros(({name} - pmod({name}, 1000)) div 1000)")
+    elif isinstance(field.dataType, StringType):
         column = F.make_valid_utf8(column)  # Spark reads any bytes; Arrow's texts are UTF-8
     elif kind is None:
         return column
-    if pa.types.is_null(kind):
-        column = F.lit(None)
-    elif pa.types.is_timestamp(kind) and kind.unit == "ns":
-        name = quoted(field.name)
-        column = F.expr(f"timestamp_micros(({name} - pmod({name}, 1000)) div 1000)")
     return column.cast(field.dataType).alias(field.name)
 
 
