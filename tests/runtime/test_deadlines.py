@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 import transom
 from tests.engine_factory import EngineFactory
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.scalar_worker import ExpressionError, ScalarWorker
-from transom.backends.spark.failures import failure_text, is_external_failure
+from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.time_limit import interrupting
 from transom.errors import BatchError, DeadlineError
 from transom.runtime.loop import BatchLoop
@@ -93,3 +94,15 @@ def test_a_cancelled_job_is_a_missed_deadline_whatever_it_failed_with() -> None:
     except DeadlineError as error:
         assert failure_text(error) == "it takes longer than the deadline of 8 s"
         assert not is_external_failure(error) and not LocalBackend().is_external(error)
+
+
+def test_the_end_of_the_jvm_is_fatal_and_said_in_one_line() -> None:
+    try:
+        try:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        except Py4JNetworkError as error:
+            raise Py4JError("An error occurred while calling o42.collect") from error
+    except Py4JError as error:
+        assert is_fatal_failure(error) and is_external_failure(error)
+        assert failure_text(error).startswith("Spark's JVM does not answer any more: it has ended")
+    assert not is_fatal_failure(ValueError("a query's own failure"))

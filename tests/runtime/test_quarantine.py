@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import math
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.engine_factory import EngineFactory
+from tests.runtime import deadly_query
 from tests.runtime.engine_helpers import answers
+from transom.backends.local.backend import LocalBackend
 from transom.errors import BatchError, StateError
+from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
+from transom.runtime.declarations import Declared
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 from transom.runtime.ingest import Ingest
 from transom.runtime.quarantine import Quarantine
+from transom.runtime.query_directory import QueryDirectory
+from transom.runtime.registry import Registry
+from transom.runtime.write_ahead_log import BatchLog
+from transom.state.batch_intent import BatchIntent
 from transom.storage.file_store import Store
 
+ROOT = Path(__file__).parents[2]
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 PLAIN = f"SELECT count(*) AS n FROM s {WINDOW}"
 BAD = "name RLIKE concat('(', name)"  # an open parenthesis: no regular expression
@@ -358,3 +371,92 @@ def test_a_deadline_that_was_missed_once_accuses_no_query() -> None:
         lambda: batch.living, attempt, batch.suspend, str, lambda error: False, lambda error: False
     )
     assert quarantine.run() == ["0", "1", "2", "3", "4", "6", "7"]
+
+
+# --- queries that end the process -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [2, deadly_query.QUERIES - 1])
+def test_a_process_that_is_restarted_gets_past_a_query_that_ends_it(tmp_path: Path, place: int) -> None:
+    alone = deadly_query.run(str(tmp_path / "alone"), -1)
+    command = [sys.executable, "-m", "tests.runtime.deadly_query", str(tmp_path / "disturbed"), str(place)]
+    for deaths in range(20):  # noqa: B007  # read after the loop
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    disturbed = json.loads(done.stdout)
+    assert deaths <= math.log2(deadly_query.QUERIES) + 4
+    culprit = f"q{place}"
+    assert disturbed["suspended"] == {
+        culprit: "batch 3 failed because of it: the process ended while the batch ran"
+    }
+    answers = {name: found for name, found in disturbed["answers"].items() if name != culprit}
+    assert answers == {name: found for name, found in alone["answers"].items() if name != culprit}
+
+
+def begun_batch(tmp_path: Path, **changes: object) -> BegunBatch:
+    log = BatchLog(Store(str(tmp_path)))
+    intent = log.intent(1) or BatchIntent(1, 0)
+    declared = Declared(LocalBackend(), log.store)
+    directory = QueryDirectory(declared, Registry(), intent)
+    given = {"is_replay": True, "is_fatal": lambda error: isinstance(error, EOFError)} | changes
+    return BegunBatch(intent, log, directory, **given)  # type: ignore[arg-type]
+
+
+def test_an_attempt_that_ends_is_no_death(tmp_path: Path) -> None:
+    fresh = begun_batch(tmp_path, is_replay=False)
+    with pytest.raises(KeyboardInterrupt), fresh.attempt(()):
+        raise KeyboardInterrupt
+    again = begun_batch(tmp_path)
+    with again.attempt(()):
+        pass
+    with pytest.raises(ValueError, match="wrong"), again.attempt(["q"]):
+        raise ValueError("wrong")
+    with begun_batch(tmp_path).attempt(["q"]):
+        pass
+
+
+def test_the_end_of_the_backend_counts_like_the_end_of_the_process(tmp_path: Path) -> None:
+    fresh = begun_batch(tmp_path, is_replay=False)
+    with pytest.raises(EOFError), fresh.attempt(()):
+        raise EOFError
+    for deaths in (1, 2):
+        again = begun_batch(tmp_path)
+        for _ in range(deaths):
+            with pytest.raises(ProcessEndedError), again.attempt(()):
+                pass
+        with pytest.raises(EOFError), again.attempt(()):
+            raise EOFError
+    again.forget_attempts()
+    with begun_batch(tmp_path).attempt(()):
+        pass
+
+
+def test_a_batch_that_no_query_is_to_blame_for_is_tried_again_by_the_next_process(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = engine_and_feed(make_engine, tmp_path)
+    engine.register(PLAIN, "good")
+    feed.push(rows(0))
+
+    class Death(BaseException):
+        """Ends an attempt without a trace, like the end of the process."""
+
+    def die(*args: object) -> None:
+        raise Death
+
+    monkeypatch.setattr(LocalBackend, "is_fatal", lambda self, error: isinstance(error, Death))
+    with monkeypatch.context() as patch:
+        patch.setattr(Ingest, "process", die)
+        for _ in range(4):  # twice as it is, without the query, without any
+            with pytest.raises(Death):
+                engine.step()
+            engine.stop()
+            engine, feed = engine_and_feed(make_engine, tmp_path)
+        with pytest.raises(BatchError, match="batch 1 of s failed: the process ended"):
+            engine.step()
+        engine.stop()
+    engine, feed = engine_and_feed(make_engine, tmp_path)
+    engine.step()
+    assert engine.query("good").suspended is None and engine.progress().batch_id == 1

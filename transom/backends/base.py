@@ -312,3 +312,7 @@ class Backend(ABC):
     @abstractmethod
     def is_external(self, error: BaseException) -> bool:
         """Whether a failure has its cause outside of all queries: in the source, the disk or the cluster."""
+
+    def is_fatal(self, error: BaseException) -> bool:
+        """Whether the backend is gone: nothing can be evaluated until the process is started again."""
+        return False

@@ -1,10 +1,19 @@
-"""A batch that was begun and is not committed: its intent, which may still grow, and its rows."""
+"""A batch that was begun and is not committed: its intent, which may still grow, and its rows.
+
+A query can end the process: it exhausts the memory, or calls a library that crashes. No exception tells which query it
+was. So attempts at a batch that an earlier process left behind are counted in the log before they run. A count that was
+never taken back is an attempt that the process did not survive. The search for the culprit takes it as a failure, and
+continues where the process died: a process that is restarted again and again gets past the batch.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transom.backends.base import Frame
@@ -17,13 +26,33 @@ from transom.state.batch_intent import BatchIntent
 log = logging.getLogger("transom")
 
 
+class ProcessEndedError(Exception):
+    """An attempt at a batch that an earlier process did not survive."""
+
+
 @dataclass
 class BegunBatch:
-    """The intent of a batch. Each change is written to the log first, so that a replay does the same work."""
+    """The intent of a batch. Each change is written to the log first, so that a replay does the same work.
+
+    `is_replay` says whether an earlier process began the batch. `is_fatal` recognises failures after which this process
+    can't go on, because the backend is gone: they count like the end of the process.
+    """
 
     intent: BatchIntent
     log: BatchLog
     directory: QueryDirectory
+    is_replay: bool
+    is_fatal: Callable[[BaseException], bool]
+    _deaths: Counter[str] = field(
+        default_factory=Counter
+    )  # of earlier processes, that the search has yet to see
+
+    def __post_init__(self) -> None:
+        if self.is_replay:
+            self._deaths.update(self.intent.unfinished)
+            if not self.intent.unfinished:  # the first attempt of a batch is not counted ahead
+                self._deaths[self._key(())] = 1
+                self._count(self._key(()), 1)
 
     def suspend(self, key: str, reason: str) -> None:
         """Leave a query or a summary out of the batch, and of all later ones."""
@@ -45,6 +74,43 @@ class BegunBatch:
             dropped = self.directory.take_drops()
             if dropped:
                 self._write(replace(self.intent, control=(*self.intent.control, *dropped)))
+                self.forget_attempts()
+
+    # --- attempts that end the process ---
+
+    @contextmanager
+    def attempt(self, excluded: Collection[str]) -> Iterator[None]:
+        """Count an attempt while it runs; ProcessEndedError instead if an earlier process died in it."""
+        key = self._key(excluded)
+        if self._deaths[key]:
+            self._deaths[key] -= 1
+            raise ProcessEndedError("the process ended while the batch ran")
+        is_counted = self.is_replay or bool(excluded)
+        before = self.intent.unfinished.get(key, 0)
+        if is_counted:
+            self._count(key, before + 1)
+        try:
+            yield
+        except BaseException as error:
+            if not self.is_fatal(error):
+                with suppress(Exception):  # what the attempt failed with is more important
+                    self._count(key, before)
+            raise
+        if is_counted:
+            self._count(key, before)
+
+    def forget_attempts(self) -> None:
+        """Let the next process try the batch as if no process had died in it."""
+        self._deaths.clear()
+        self._write(replace(self.intent, unfinished={self._key(()): 0}))
+
+    def _count(self, key: str, attempts: int) -> None:
+        self._write(replace(self.intent, unfinished={**self.intent.unfinished, key: attempts}))
+
+    def _key(self, excluded: Collection[str]) -> str:
+        """A short name for all that an attempt leaves out."""
+        names = sorted({*self.intent.suspended, *excluded})
+        return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else "nothing"
 
     def _write(self, intent: BatchIntent) -> None:
         self.log.begin(intent)

@@ -34,7 +34,7 @@ from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
-from transom.runtime.begun_batch import BatchRows, BegunBatch
+from transom.runtime.begun_batch import BatchRows, BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest, IngestedBatch
@@ -333,7 +333,8 @@ class BatchLoop:
 
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
         """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
-        begun = BegunBatch(intent, self.log, self.directory)
+        is_replay = intent.batch_id <= self.log.last_begun
+        begun = BegunBatch(intent, self.log, self.directory, is_replay, self.backend.is_fatal)
         stream = None if intent.stream is None else self.declared.streams[intent.stream]
         rows = BatchRows(begun, stream, frame)
         rows.frame()
@@ -370,14 +371,15 @@ class BatchLoop:
         def attempt(excluded: Mapping[str, str]) -> _Attempt:
             begun.take_drops()
             frame = rows.frame()
-            try:
-                with self.time_limit(bool(excluded)):
-                    return self._attempt(begun.without(excluded), frame, watch)
-            except BaseException as error:
-                self.planner.forget()  # it may have planned half a batch
-                watch.start_again()
-                if not isinstance(error, Exception) or not rows.leave_out_unreadable(error):
-                    raise
+            with begun.attempt(excluded):
+                try:
+                    with self.time_limit(bool(excluded)):
+                        return self._attempt(begun.without(excluded), frame, watch)
+                except BaseException as error:
+                    self.planner.forget()  # it may have planned half a batch
+                    watch.start_again()
+                    if not isinstance(error, Exception) or not rows.leave_out_unreadable(error):
+                        raise
             return attempt(excluded)
 
         def candidates() -> list[str]:
@@ -399,6 +401,8 @@ class BatchLoop:
         except (StateError, BatchError):
             raise
         except Exception as error:
+            if isinstance(error, ProcessEndedError):  # also without any query
+                begun.forget_attempts()  # the next process may have more memory
             of = f" of {begun.intent.stream}" if begun.intent.stream is not None else ""
             message = f"batch {begun.intent.batch_id}{of} failed: {self.backend.error_text(error)}"
             raise BatchError(message) from error

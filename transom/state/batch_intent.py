@@ -29,6 +29,8 @@ class BatchIntent:
     suspended: Mapping[str, str] = field(
         default_factory=dict
     )  # what made it fail and is left out, with the reason
+    # Attempts that were begun and did not end, by what they left out: the process died in them, or is in one now.
+    unfinished: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def takes_new_rows_only(self) -> bool:
@@ -50,6 +52,7 @@ class BatchIntent:
             "probes": dict(self.probes),
             "resumes": self.resumes,
             **({"suspended": dict(self.suspended)} if self.suspended else {}),
+            **({"unfinished": dict(self.unfinished)} if self.unfinished else {}),
         }
 
     @classmethod
@@ -68,4 +71,5 @@ class BatchIntent:
             probes=stored["probes"],
             resumes=stored["resumes"],
             suspended=stored.get("suspended", {}),
+            unfinished=stored.get("unfinished", {}),
         )

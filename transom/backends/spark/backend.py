@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from transom.backends.base import Backend, Frame, StreamingInput, Task
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
-from transom.backends.spark.failures import failure_text, is_external_failure
+from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.job_limit import job_limit
@@ -108,3 +108,6 @@ class SparkBackend(Backend):
 
     def is_external(self, error: BaseException) -> bool:
         return is_external_failure(error)
+
+    def is_fatal(self, error: BaseException) -> bool:
+        return is_fatal_failure(error)

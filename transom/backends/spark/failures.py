@@ -27,8 +27,8 @@ def failure_text(error: BaseException) -> str:
     """What is wrong, in one line: the message of the innermost cause, without stack traces."""
     if isinstance(error, DeadlineError):
         return str(error)
-    if isinstance(error, Py4JNetworkError) or _is_dead(error):
-        return "Spark's JVM does not answer any more: it has ended"
+    if is_fatal_failure(error):
+        return "Spark's JVM does not answer any more: it has ended, perhaps for lack of memory"
     causes = list(_java_causes(error))
     texts = [text for cause in causes if (text := cause.getMessage())]
     text = texts[-1] if texts else str(error)
@@ -53,9 +53,7 @@ def is_external_failure(error: BaseException) -> bool:
     """Whether the source, the disk or the cluster is the cause, and no query can be."""
     if isinstance(error, DeadlineError):  # a cancelled job fails in many ways
         return False
-    if any(isinstance(one, OSError | StateError | Py4JNetworkError) for one in error_chain(error)):
-        return True
-    if _is_dead(error):
+    if any(isinstance(one, OSError | StateError) for one in error_chain(error)) or is_fatal_failure(error):
         return True
     return any(_is_a(cause, _EXTERNAL) for cause in _java_causes(error))
 
@@ -69,8 +67,13 @@ def is_read_failure(error: BaseException) -> bool:
     return any(_READ_FAILURE.search(text) for text in texts)
 
 
-def _is_dead(error: BaseException) -> bool:
-    return isinstance(error, Py4JError) and "Answer from Java side is empty" in str(error)
+def is_fatal_failure(error: BaseException) -> bool:
+    """Whether Spark's JVM has ended."""
+    return any(
+        isinstance(one, Py4JNetworkError | ConnectionRefusedError)
+        or (isinstance(one, Py4JError) and "Answer from Java side is empty" in str(one))
+        for one in error_chain(error)
+    )
 
 
 def _java_causes(error: BaseException) -> Iterator[Any]:

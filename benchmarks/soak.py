@@ -1,0 +1,275 @@
+"""A long run in which queries join and leave all the time: nothing may grow.
+
+`make soak` runs it for twenty minutes (`ARGS="--minutes 2"`). Rows are pushed and come in files; each batch, one of
+200 queries is dropped and another one registered; queries are prodded and looked up. Once a second the soak notes the
+memory of the process, its threads and open files, the files and bytes of the checkpoint, and the time of a batch. At
+the end it compares the last half of the run with itself, prints a report, and exits with 1 if something grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+import transom
+from transom.errors import SettingError
+from transom.runtime.handles import Feed
+
+SCHEMA = "site string, price double, volume int, ts timestamp"
+COLUMNS = ("site", "price", "volume", "ts")
+START = datetime(2013, 1, 1, tzinfo=UTC)
+STEP = timedelta(seconds=10)  # of the streams' time in each round
+RETENTION = 50  # batches
+INPUT_FILES = 20  # files that stay in the directory before they are archived, as a user would
+ROWS = 100
+BLOCKS = 20  # of samples: the mean of a block depends little on the one before it
+MOST_GROWTH = {"memory": 0.03, "batch_seconds": 0.3}  # of the mean, from the middle of the run to its end
+BOUNDED = ("checkpoint_files", "checkpoint_bytes", "open_files", "threads")
+MOST_ABOVE = 1.1  # the highest value of the last quarter, compared with that of the quarter before it
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is measured once a second."""
+
+    seconds: float  # since the soak began
+    memory: float  # bytes in RAM of the process; on Spark also of its children
+    open_files: float
+    threads: float
+    checkpoint_files: float
+    checkpoint_bytes: float
+    batch_seconds: float  # mean since the last sample
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    measure: str
+    text: str
+    is_fine: bool
+
+
+def queries(numbers: random.Random) -> Iterator[str]:
+    """Queries without end; most have a constant of their own."""
+    while True:
+        stream = numbers.choice(("pushed", "files"))
+        slide = numbers.choice(("1 minute", "2 minutes", "5 minutes"))
+        length = numbers.choice((5, 10, 20))
+        window = f"{stream} [RANGE {length} minutes SLIDE {slide}]"
+        number = numbers.randrange(10_000)
+        if not number % 50:  # no regular expression: the query is suspended
+            yield f"SELECT count(*) AS n FROM {window} WHERE site RLIKE concat('(', '{number}')"
+        yield numbers.choice(
+            (
+                f"SELECT count(*) AS n FROM {window} WHERE volume > {number % 900}",
+                f"SELECT site, avg(price) AS n FROM {window} GROUP BY site",
+                f"SELECT sum(price * {number}) AS n FROM {window}",
+                f"SELECT max(price) - min(price) AS n FROM {window} WHERE site LIKE '%{number % 50}%'",
+                f"SELECT approx_count_distinct(volume + {number % 7}) AS n FROM {window}",
+                f"SELECT sum(volume) AS n FROM {stream} [RANGE {length} minutes]",
+            )
+        )
+
+
+def rows(round_number: int, numbers: random.Random) -> list[tuple[str, float, int, str]]:
+    """Rows of one step of the streams' time."""
+    at = START + round_number * STEP
+    return [
+        (
+            f"s{numbers.randrange(50)}",
+            round(numbers.random() * 100, 2),
+            numbers.randrange(1000),
+            (at + STEP * i / ROWS).strftime("%Y-%m-%d %H:%M:%S.%f"),
+        )
+        for i in range(ROWS)
+    ]
+
+
+class Soak:
+    """An engine under a changing set of queries, and the samples of its run."""
+
+    def __init__(self, arguments: argparse.Namespace, directory: Path):
+        self.arguments, self.directory = arguments, directory
+        self.numbers = random.Random(arguments.seed)
+        self.texts = queries(self.numbers)
+        self.samples: list[Sample] = []
+        self.rounds = self.registered = 0
+        self.living: list[str] = []
+        (directory / "input").mkdir()
+
+    def run(self) -> list[Sample]:
+        """Run rounds until the time is over."""
+        options = {"retention": RETENTION, "sync": False, "batch_deadline": "60 seconds"}
+        with transom.Engine(
+            checkpoint=str(self.directory / "checkpoint"), backend=self.arguments.backend, **options
+        ) as engine:
+            feed = engine.feed("pushed", SCHEMA, time="ts")
+            engine.stream("files", str(self.directory / "input"), time="ts", format="csv", schema=SCHEMA)
+            began = sampled = time.monotonic()
+            spent: list[float] = []
+            while time.monotonic() - began < self.arguments.minutes * 60:
+                started = time.monotonic()
+                spent.append(self._round(engine, feed))
+                if time.monotonic() - sampled >= 1:
+                    sampled = time.monotonic()
+                    self.samples.append(self._sample(sampled - began, sum(spent) / len(spent)))
+                    spent.clear()
+                time.sleep(max(0.0, 1 / self.arguments.rate - (time.monotonic() - started)))
+        return self.samples
+
+    def _round(self, engine: transom.Engine, feed: Feed) -> float:
+        """Change the queries, bring rows, run their batches; the seconds of the batches."""
+        while len(self.living) < self.arguments.queries:
+            name = f"q{self.registered}"
+            engine.register(next(self.texts), name)
+            self.living.append(name)
+            self.registered += 1
+        feed.push(rows(self.rounds, self.numbers))
+        self._write_file()
+        started = time.monotonic()
+        engine.step()
+        seconds = time.monotonic() - started
+        query = engine.query(self.numbers.choice(self.living))
+        if self.rounds % 10 == 0 and query.suspended is None:
+            try:
+                query.prod()
+                query.results()
+            except SettingError:  # it has no SLIDE
+                query.lookup()
+        leaving = self.living.pop(self.numbers.randrange(len(self.living)))
+        engine.query(leaving).drop()
+        self.rounds += 1
+        return seconds
+
+    def _write_file(self) -> None:
+        made = self.directory / "input" / f"{self.rounds:08d}.csv"
+        hidden = made.with_name(f".{made.name}")
+        with hidden.open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *rows(self.rounds, self.numbers)])
+        hidden.rename(made)
+        made.with_name(f"{self.rounds - INPUT_FILES:08d}.csv").unlink(missing_ok=True)
+
+    def _sample(self, seconds: float, batch_seconds: float) -> Sample:
+        sizes = [
+            size
+            for path, _, names in os.walk(self.directory / "checkpoint")
+            for name in names
+            if (size := _size(Path(path) / name)) is not None
+        ]
+        memory = sum(map(_memory, [os.getpid(), *_children(os.getpid())]))
+        open_files = len(os.listdir("/proc/self/fd"))
+        return Sample(
+            seconds, memory, open_files, threading.active_count(), len(sizes), sum(sizes), batch_seconds
+        )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _memory(process: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _children(process: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            found += map(int, task.read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return [*found, *(below for child in found for below in _children(child))]
+
+
+def slope(seconds: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """The growth per second by least squares over block means, and half of its 95 % confidence interval.
+
+    >>> growth, doubt = slope(list(range(100)), [2.0 * second for second in range(100)])
+    >>> round(growth, 6), round(doubt, 6)
+    (2.0, 0.0)
+    """
+    blocks = min(BLOCKS, len(values))
+    x = np.array([block.mean() for block in np.array_split(np.asarray(seconds, float), blocks)])
+    y = np.array([block.mean() for block in np.array_split(np.asarray(values, float), blocks)])
+    spread = x - x.mean()
+    growth = float((spread * y).sum() / (spread**2).sum())
+    residuals = y - y.mean() - growth * spread
+    error = float(np.sqrt((residuals**2).sum() / max(blocks - 2, 1) / (spread**2).sum()))
+    return growth, 2.1 * error
+
+
+def findings(samples: Sequence[Sample]) -> Iterator[Finding]:
+    """What the last half of a run shows."""
+    half = samples[len(samples) // 2 :]
+    seconds = [sample.seconds for sample in half]
+    duration = seconds[-1] - seconds[0]
+    for measure, most in MOST_GROWTH.items():
+        values = [getattr(sample, measure) for sample in half]
+        growth, doubt = slope(seconds, values)
+        mean = sum(values) / len(values)
+        part, range_part = growth * duration / mean, doubt * duration / mean
+        text = f"{_shown(measure, mean)}, {part:+.1%} in {duration / 60:.1f} minutes (± {range_part:.1%})"
+        yield Finding(measure, text, part - range_part <= 0 or part <= most)
+    middle = len(half) // 2
+    for measure in BOUNDED:
+        values = [getattr(sample, measure) for sample in half]
+        before, after = max(values[:middle]), max(values[middle:])
+        text = f"at most {_shown(measure, before)}, then {_shown(measure, after)}"
+        yield Finding(measure, text, after <= before * MOST_ABOVE + 2)
+
+
+def _shown(measure: str, value: float) -> str:
+    if measure in ("memory", "checkpoint_bytes"):
+        return f"{value / 1e6:,.1f} MB"
+    return f"{value * 1000:,.1f} ms" if measure == "batch_seconds" else f"{value:,.0f}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--backend", default="local", choices=("local", "spark"))
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=5, help="rounds per second")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", help="a file for the samples (CSV)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        soak = Soak(arguments, Path(directory))
+        samples = soak.run()
+    if arguments.out:
+        with open(arguments.out, "w", newline="") as file:
+            names = [field.name for field in fields(Sample)]
+            csv.writer(file).writerows([names, *([getattr(s, n) for n in names] for s in samples)])
+    print(f"{soak.rounds:,} rounds, {soak.registered:,} queries registered, {len(samples):,} samples")
+    results = list(findings(samples))
+    for finding in results:
+        print(
+            f"{'fine' if finding.is_fine else 'GROWS':6} {finding.measure.replace('_', ' '):18} {finding.text}"
+        )
+    return 0 if all(finding.is_fine for finding in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
