@@ -16,6 +16,8 @@ from tests.differential.oracle_comparison import oracle_answer, same_accounts, s
 from tests.engine_factory import EngineFactory
 from transom.elements import ClockKind
 from transom.oracle.batches import LookupAnswer
+from transom.runtime.write_ahead_log import BatchLog
+from transom.storage.file_store import Store
 
 SCHEMA = "ts timestamp, seq bigint, site int, kind string, price double, qty bigint, amount decimal(10, 2)"
 
@@ -40,7 +42,7 @@ def check_on_feed(
             engine.flush("s")
         engine.step(empty=True)  # the case counts batches that bring nothing, too
         answers.ask(batch, living(case, engine))
-    compare_engine(case, engine, handles | living(case, engine), answers)
+    compare_engine(case, engine, checkpoint, handles | living(case, engine), answers)
 
 
 def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **options: Any) -> None:
@@ -69,7 +71,7 @@ def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **op
             engine.flush("s")
         engine.step(empty=True)  # the case counts batches that bring nothing, too
         answers.ask(batch, living(case, engine))
-    compare_engine(case, engine, handles | living(case, engine), answers)
+    compare_engine(case, engine, directory / "checkpoint", handles | living(case, engine), answers)
 
 
 class Answers:
@@ -134,7 +136,9 @@ def micros(value: int | None) -> str | None:
     return None if value is None else f"{value} microseconds"
 
 
-def compare_engine(case: Case, engine: Any, handles: dict[str, Any], answers: Answers) -> None:
+def compare_engine(
+    case: Case, engine: Any, checkpoint: Path, handles: dict[str, Any], answers: Answers
+) -> None:
     queries = answers.queries
     pushed = {name for name, query in queries.items() if query.is_standing}
     results = {
@@ -148,5 +152,7 @@ def compare_engine(case: Case, engine: Any, handles: dict[str, Any], answers: An
     expected = oracle_answer(case, queries)
     totals = engine.progress().streams["s"]
     same_as_oracle(case, queries, results, late, totals, expected)
-    same_accounts(case, queries, engine._loop.state.accounts, expected)
+    committed = BatchLog(Store(checkpoint)).last()
+    assert committed is not None
+    same_accounts(case, queries, committed[0].accounts, expected)
     answers.compare(expected.lookups)

@@ -15,7 +15,6 @@ from transom.backends.local.scalar_worker import ExpressionError, ScalarWorker
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.time_limit import interrupting
 from transom.errors import BatchError, DeadlineError
-from transom.runtime.loop import BatchLoop
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 ENDLESS = "RLIKE '(a+)+b'"
@@ -75,12 +74,23 @@ def test_a_worker_that_fails_or_dies_is_replaced(worker: ScalarWorker) -> None:
     assert worker.project(table, {"x": "name LIKE '%a'"}, soon)["x"].to_pylist() == [True]
 
 
-def test_an_overdue_batch_is_reported(make_engine: EngineFactory) -> None:
+def test_an_overdue_batch_is_reported(make_engine: EngineFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(batch_deadline="2 seconds")
-    loop: BatchLoop = engine._loop
-    assert engine.overdue is None
-    loop.batch_began = time.monotonic() - 60
-    assert engine.overdue == pytest.approx(59, abs=5)
+    feed = engine.feed("s", "name string, ts timestamp", time="ts")
+    query = engine.register(f"SELECT count(*) AS n FROM s {WINDOW}")
+    overdue: list[float | None] = []
+
+    def slow(results: object) -> None:
+        overdue.append(engine.overdue)
+        later = time.monotonic() + 61
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: later)
+            overdue.append(engine.overdue)
+
+    query.subscribe(slow)
+    feed.push([("a", "2013-01-01 12:00:00"), ("a", "2013-01-01 12:01:00")])
+    engine.step()
+    assert overdue == [None, pytest.approx(59, abs=5)] and engine.overdue is None
     with pytest.raises(transom.SettingError):
         make_engine(batch_deadline="soon")
 

@@ -87,8 +87,7 @@ class Pause:
 
     def wrapped(self, real: Any) -> Any:
         def step(*args: Any, **options: Any) -> Any:
-            loop = self.engine._loop
-            if loop.state.batch_id == 1 and not self.paused:
+            if self.engine.progress().batch_id == 1 and not self.paused:
                 self.steps += 1
                 if self.steps == self.at:
                     self.paused = True

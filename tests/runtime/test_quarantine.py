@@ -16,6 +16,7 @@ from tests.engine_factory import EngineFactory
 from tests.runtime import deadly_query
 from tests.runtime.engine_helpers import answers
 from transom.backends.local.backend import LocalBackend
+from transom.elements import Drop, Register
 from transom.errors import BatchError, StateError
 from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
@@ -270,7 +271,7 @@ def test_a_replay_suspends_what_the_first_run_had_suspended(
         patch.setattr(Store, "write", write)
         with pytest.raises(OSError, match="No space left"):
             engine.step()
-    intent = engine._loop.pending()
+    intent = BatchLog(Store(tmp_path)).intent(engine.progress().batch_id + 1)
     assert intent is not None and list(intent.suspended) == ["bad"]
     engine.stop()
     again, feed = engine_and_feed(make_engine, tmp_path)
@@ -300,16 +301,11 @@ def test_a_drop_takes_effect_on_a_batch_that_was_begun(
     assert answers(good) == [("12:00", "12:01", 1)]
 
 
-def test_a_drop_behind_a_registration_of_its_name_waits(make_engine: EngineFactory) -> None:
-    engine, feed = engine_and_feed(make_engine, None)
-    engine.register(PLAIN, "old")
-    feed.push(rows(0))
-    engine.step()
-    directory = engine._loop.directory
-    engine.query("old").drop()
-    engine.register(PLAIN, "new").drop()
-    assert [type(e).__name__ for e in directory.take_drops()] == ["Drop"]
-    assert [type(e).__name__ for e in directory.waiting.control] == ["Register", "Drop"]
+def test_a_drop_behind_a_registration_of_its_name_waits(tmp_path: Path) -> None:
+    directory = QueryDirectory(Declared(LocalBackend(), Store(tmp_path)), Registry(), None)
+    directory.push([Drop("old"), Register("new", PLAIN), Drop("new")])
+    assert directory.take_drops() == [Drop("old")]
+    assert directory.waiting.control == [Register("new", PLAIN), Drop("new")]
 
 
 @ON_BOTH
