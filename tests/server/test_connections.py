@@ -72,6 +72,12 @@ class TestTable:
         assert ConnectionTable(self.limits, descriptors).most == most
 
 
+@pytest.fixture(scope="module")
+def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with backend(make_engine, tmp_path_factory.mktemp("connections"), served_with(body=1 << 20)) as made:
+        yield made
+
+
 @contextlib.contextmanager
 def half_sent(back: Backend, count: int, data: bytes = HALF) -> Iterator[list[socket.socket]]:
     url = httpx.URL(back.served.url)
@@ -169,6 +175,48 @@ def test_connections_beyond_the_limit_are_refused_while_all_are_in_use(
         assert {tail.next()["event"] for tail in tails} == {"columns"}
         refused = httpx.get(f"{back.served.url}/api/status", timeout=30)
         assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "limit")
+
+
+LONG_HEADS = {
+    "a long header": b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 1000,
+    "many headers": b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-Long: 1\r\n" * 100,
+    "a long address": b"GET /" + b"x" * 1000,
+}
+
+
+@pytest.mark.parametrize("head", LONG_HEADS)
+def test_headers_are_limited(back: Backend, head: str) -> None:
+    with half_sent(back, 1, LONG_HEADS[head]) as [sender]:
+        received = flooded(sender, b"X-Long: 1\r\n" * 100 if head == "many headers" else b"x" * 1000)
+    assert received.startswith(b"HTTP/1.1 431 ") or received == b""  # the reset may overtake the answer
+
+
+def test_a_body_that_was_refused_is_not_read_for_ever(back: Backend) -> None:
+    length = b"POST /api/check HTTP/1.1\r\nHost: rebound.example\r\nContent-Length: 999999999\r\n\r\n"
+    with half_sent(back, 1, length) as [sender]:
+        assert flooded(sender, b"x" * 100_000).startswith(b"HTTP/1.1 403 ")
+
+
+def test_trailers_are_ignored(back: Backend) -> None:
+    chunked = b"POST /api/check HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with half_sent(back, 1, chunked + b"2\r\n{}\r\n0\r\nHost: rebound.example\r\n\r\n") as [sender]:
+        assert sender.recv(65536).startswith(b"HTTP/1.1 422 ")
+
+
+def flooded(sender: socket.socket, data: bytes) -> bytes:
+    """Send data until the server closes the connection; what the server sent."""
+    received = b""
+    sender.settimeout(0.01)
+    try:
+        for _ in range(10_000):
+            sender.sendall(data)
+            with contextlib.suppress(TimeoutError):
+                if (part := sender.recv(65536)) == NO_DATA:
+                    return received
+                received += part
+    except ConnectionError:
+        return received
+    pytest.fail("the server read it all")
 
 
 FLOOD = """

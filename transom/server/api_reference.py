@@ -59,6 +59,8 @@ def _routes(description: JsonObject) -> Iterator[str]:
 def _route(method: str, path: str, route: JsonObject) -> Iterator[str]:
     yield f"<h3>{method.upper()} {escape(path)}</h3>"
     yield f"<p>{escape(route.get('description', ''))}</p>"
+    roles = [role for scheme in route.get("security", ()) for role in scheme]
+    yield f"<p>Needs the role {escape(roles[0])}.</p>" if roles else "<p>Needs no token.</p>"
     if route.get("parameters"):
         rows = (
             (each["name"], each["in"], _type_text(each["schema"]), each.get("description", ""))

@@ -1,4 +1,4 @@
-"""Limits of connections: their number, in total and by address, and the time in which a request must arrive.
+"""Limits of connections: their number, in total and by address, and the time and size of what arrives.
 
 uvicorn refuses requests beyond a number, but a connection that never completes a request is none to it: it keeps
 a file descriptor for ever.
@@ -6,6 +6,7 @@ a file descriptor for ever.
 
 from __future__ import annotations
 
+import json
 import resource
 from asyncio import TimerHandle, Transport
 from collections.abc import Iterator
@@ -17,10 +18,22 @@ from transom.server.limits import ServiceLimits
 from transom.server.settings import is_loopback
 
 FEWEST_CONNECTIONS = 8
-OVERLOADED = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"retry-after: 1\r\ncontent-length: 72\r\n\r\n"
-    b'{"error": {"kind": "limit", "message": "too many connections are open"}}'
+LONGEST_HEAD = 64 << 10  # bytes of a request's first line and headers; httptools sets no limit
+
+
+def raw_answer(status: str, message: str) -> bytes:
+    """The answer to a connection, before there is a request that the app could answer."""
+    body = json.dumps({"error": {"kind": "limit", "message": message}}).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        "retry-after: 1\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+OVERLOADED = raw_answer("503 Service Unavailable", "too many connections are open")
+HEAD_TOO_LARGE = raw_answer(
+    "431 Request Header Fields Too Large", f"the headers have more than {LONGEST_HEAD:,} bytes"
 )
 
 
@@ -75,9 +88,12 @@ class LimitedConnection(HttpToolsProtocol):
 
     table: ClassVar[ConnectionTable]
     request_seconds: ClassVar[float]
+    longest_body: ClassVar[int]
 
     _deadline: TimerHandle | None = None
     _has_arrived = False  # the newest request, whole
+    _is_in_head = False
+    _bytes = 0  # of the newest request, so far
 
     @property
     def is_waiting(self) -> bool:
@@ -99,8 +115,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self.table.add(self, self.client[0] if self.client else ""):
             self._wait()
         else:
-            transport.write(OVERLOADED)
-            transport.close()
+            self._refuse(OVERLOADED)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -108,12 +123,30 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self.transport.is_closing():
-            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._bytes += len(data)
+        if self._is_in_head and self._bytes > LONGEST_HEAD:
+            self._refuse(HEAD_TOO_LARGE)
+        elif not self._has_arrived and self._bytes > LONGEST_HEAD + 2 * self.longest_body:
+            self.abort()  # the app has refused it already, and the client sends more and more
+
+    def _refuse(self, answer: bytes) -> None:
+        self.transport.write(answer)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
-        self._has_arrived = False
+        self._has_arrived, self._is_in_head, self._bytes = False, True, 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:  # else it is a trailer of a chunked body: no route reads one
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._has_arrived = True
@@ -146,7 +179,11 @@ class LimitedConnection(HttpToolsProtocol):
 
 def limited_connections(limits: ServiceLimits) -> type[LimitedConnection]:
     """The protocol of a server's connections, which share one table."""
-    attributes: dict[str, Any] = {"table": ConnectionTable(limits), "request_seconds": limits.request_seconds}
+    attributes: dict[str, Any] = {
+        "table": ConnectionTable(limits),
+        "request_seconds": limits.request_seconds,
+        "longest_body": limits.body,
+    }
     return type("ServerConnection", (LimitedConnection,), attributes)
 
 
