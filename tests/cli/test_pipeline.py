@@ -287,3 +287,12 @@ def test_tokens_are_no_section(tmp_path: Path) -> None:
     given = {"streams": {"bids": {"path": "bids", "time": "ts"}}, "tokens": []}
     with pytest.raises(SettingError, match="tokens: there is no such section"):
         read_pipeline(given, tmp_path, served=True)
+
+
+def test_a_served_pipeline_has_a_deadline_unless_it_sets_one(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"streams": {"s": {"path": "in", "time": "ts"}}}
+    assert read_pipeline(given, tmp_path, served=True).engine == {"batch_deadline": "2 minutes"}
+    given["engine"] = {"batch_deadline": "1 hour"}
+    assert read_pipeline(given, tmp_path, served=True).engine == {"batch_deadline": "1 hour"}
+    given["queries"] = {"q": "SELECT count(*) FROM s [RANGE 1 minute SLIDE 1 minute]"}
+    assert read_pipeline(given | {"engine": {}}, tmp_path).engine == {}

@@ -51,6 +51,40 @@ def test_the_batch_thread_is_interrupted_where_it_does_not_wait_for_the_worker()
         pass
 
 
+def test_a_block_that_catches_the_exception_is_interrupted_again() -> None:
+    caught = 0
+    with pytest.raises(DeadlineError, match=r"deadline of 0.1 s"), interrupting(0.1, grace=0, again=0.1):
+        while True:
+            try:
+                while True:
+                    sum(range(1000))
+            except DeadlineError:
+                caught += 1
+                if caught == 2:
+                    raise
+    assert caught == 2
+
+
+def test_a_function_that_never_returns_is_interrupted_and_its_query_suspended(
+    make_engine: EngineFactory,
+) -> None:
+    def endless(value: int) -> int:
+        while value:
+            value += 1
+        return value
+
+    engine = make_engine(batch_deadline="1 second")
+    engine.udf("endless", endless, "int")
+    feed = engine.feed("s", "v int, ts timestamp", time="ts")
+    good = engine.register(f"SELECT sum(v) AS n FROM s {WINDOW}", "good")
+    bad = engine.register(f"SELECT sum(endless(v)) AS n FROM s {WINDOW}", "bad")
+    for minute in range(3):
+        feed.push([(minute, f"2013-01-01 12:0{minute}:0{second}") for second in range(9)])
+        engine.step()
+    assert good.results()["n"].to_pylist() == [0, 9] and good.suspended is None
+    assert "longer than the deadline of 1 s" in (bad.suspended or "")
+
+
 @pytest.fixture
 def worker() -> Iterator[ScalarWorker]:
     worker = ScalarWorker()

@@ -205,14 +205,24 @@ def test_a_summary_that_fails_is_suspended_with_the_queries_that_read_it(
     def arrive(*args: object) -> None:
         raise MemoryError("too many cells")
 
-    monkeypatch.setattr("transom.promising.execution._driver_arrival", arrive)
-    feed.push(rows(1))
-    engine.step()
+    other = engine.register("SELECT name FROM s WITH PREFERENCE desc SUMMARY.Estimate.Count(name)", "other")
+    with monkeypatch.context() as patch:
+        patch.setattr("transom.promising.execution._driver_arrival", arrive)
+        feed.push(rows(1))
+        engine.step()
     assert guided.suspended == "the summary names is suspended" and plain.suspended is None
     assert "too many cells" in (engine.summaries()["names"].suspended or "")
     feed.push(rows(2))
     engine.step()
-    assert plain.results().num_rows == 2
+    assert plain.results().num_rows == 2 and guided.results().num_rows == 0
+    guided.resume()  # and its summary with it
+    feed.push(rows(3))
+    engine.step()
+    assert guided.suspended is None and other.suspended is None
+    assert engine.summaries()["names"].suspended is None
+    feed.push(rows(4))
+    engine.step()
+    assert guided.results().num_rows == other.results().num_rows == 2
 
 
 def test_a_failing_query_is_left_out_of_a_prod_and_raises_if_it_is_prodded_alone(

@@ -39,6 +39,9 @@ class QueryEntry:
     sinks: list[Settings] = field(default_factory=list)
 
 
+SERVED_BATCH_DEADLINE = "2 minutes"  # unless the file has another
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """The checked content of a pipeline file, with absolute paths."""
@@ -94,12 +97,14 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
     for name in tables:
         if name.casefold() in {stream.casefold() for stream in streams}:
             raise SettingError(f"tables.{name}: a stream has this name already")
+    # Anybody with a token may register queries with a server.
+    defaults = {"batch_deadline": SERVED_BATCH_DEADLINE} if served else {}
     return Pipeline(
         streams=streams,
         queries=queries,
         tables=tables,
         sinks=_sinks(given.get("sinks") or [], "sinks", base),
-        engine=_settings(ENGINE, given.get("engine") or {}, "engine", base),
+        engine=defaults | _settings(ENGINE, given.get("engine") or {}, "engine", base),
         summaries=_summaries(given.get("summaries") or []),
         server=_server(given.get("server") or {}, base),
     )

@@ -110,7 +110,10 @@ ENGINE = (
     ),
     Setting("max_failures", "count", "suspend a query after this many failed batches in a row", "3"),
     Setting(
-        "batch_deadline", "duration", "the longest time of a batch before a query is suspended", "any time"
+        "batch_deadline",
+        "duration",
+        "the longest time of a batch before a query is suspended",
+        "any time; with `transom serve` 2 minutes",
     ),
     Setting(
         "longest_window",

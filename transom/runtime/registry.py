@@ -97,6 +97,11 @@ def summary_key(name: str) -> str:
     return f"summary {name}"
 
 
+def _without_summary(name: str) -> str:
+    """Why a query is suspended that reads a suspended summary."""
+    return f"the summary {name} is suspended"
+
+
 def _unreadable(what: str, error: SQLError) -> StateError:
     return StateError(f"{what} of the checkpoint can't be read any more: {error}")
 
@@ -230,15 +235,23 @@ class Registry:
         for query in list(self):
             reason = reasons.get(query.name)
             if reason is None and query.suspended is None and not lost.isdisjoint(query.summaries):
-                reason = f"the summary {min(lost & set(query.summaries))} is suspended"
+                reason = _without_summary(min(lost & set(query.summaries)))
             if reason is not None:
                 self.update(query.name, suspended=reason, failing=0)
 
     def resume(self, control: Resume) -> bool:
-        """Let a suspended query take part in batches again; whether it was suspended, and can be bound."""
+        """Let a suspended query take part in batches again; whether it was suspended, and can be bound.
+
+        Suspended summaries that it reads are resumed with it, empty, and so are the other queries that wait for them.
+        """
         entry = self.entries.get(control.name)
         if entry is None or entry.suspended is None or not entry.is_bound:
             return False
+        for name in entry.summaries:
+            if (summary := self.created.get(name)) is not None and summary.suspended is not None:
+                self.created[name] = replace(summary, suspended=None)
+                for waiting in [other for other in self if other.suspended == _without_summary(name)]:
+                    self.update(waiting.name, suspended=None, failing=0)
         self.update(entry.name, suspended=None, failing=0)
         return True
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.errors import DeadlineError
 from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.types import is_text, is_timestamp
 from transom.sql.interpreter.values import EPOCH, plain_value
@@ -34,6 +35,8 @@ class PythonFunction:
                     _datetime(value) if time else value for value, time in zip(values, times, strict=True)
                 )
                 return self._result(self.function(*given))
+            except DeadlineError:  # raised in this thread to interrupt the call
+                raise
             except Exception:
                 self.failures += 1
                 return None
