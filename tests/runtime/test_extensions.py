@@ -1,9 +1,12 @@
-"""Programs extend an engine by its public points: a planner pass and an aggregate of their own."""
+"""The worked examples of docs/contributing.md: an aggregate, a sink, a SQL clause and a planner pass."""
 
 from __future__ import annotations
 
 import math
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -90,3 +93,56 @@ def test_an_engine_writes_to_the_sink_that_the_documentation_adds() -> None:
         feed.push(LATER)
         engine.step()
         assert sum(table.num_rows for table in tables.values()) == query.results().num_rows > 0
+
+
+# --- a new SQL clause: the package itself changes -------------------------------------------------
+
+QUERY_WITH_LABEL = """
+import transom
+
+with transom.Engine(backend="local") as engine:
+    feed = engine.feed("bids", "label string, ts timestamp", time="ts")
+    query = engine.register(
+        "SELECT label, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY label LABEL 'per minute'"
+    )
+    feed.push([("a", "2013-01-01 12:00:00"), ("a", "2013-01-01 12:01:00")])
+    engine.step()
+    print(query.bound.label, query.results()["n"].to_pylist())
+    for wrong in ("[RANGE 1 minute SLIDE 1 minute] LABEL 7", "[RANGE 1 minute] LABEL 'per minute'"):
+        try:
+            engine.check(f"SELECT count(*) AS n FROM bids {wrong}")
+        except transom.SQLError as error:
+            print(error.message)
+"""
+
+
+def with_changes(text: str, hunks: str) -> str:
+    """A text after the hunks of a diff, each of which occurs once."""
+    for hunk in hunks.split("@@\n"):
+        lines = hunk.splitlines(keepends=True)
+        before = "".join(line[1:] for line in lines if line[0] in " -")
+        assert text.count(before) == 1, before
+        text = text.replace(before, "".join(line[1:] for line in lines if line[0] in " +"))
+    return text
+
+
+def test_the_sql_clause_that_the_documentation_adds_can_be_queried(tmp_path: Path) -> None:
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    section = text[text.index("## Adding a SQL clause") : text.index("## Adding a planner pass")]
+    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (diff,) = re.findall(r"^```diff\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    package = Path(transom.__file__).parent
+    shutil.copytree(package, tmp_path / "transom", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "transom/sql/clauses/label.py").write_text(code, encoding="utf-8")
+    for change in diff.split("--- ")[1:]:
+        name, _, hunks = change.partition("\n")
+        file = tmp_path / name
+        file.write_text(with_changes(file.read_text(encoding="utf-8"), hunks), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", QUERY_WITH_LABEL], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.splitlines() == [
+        "per minute [1]",
+        "LABEL needs a text like 'bids per minute'",
+        "LABEL needs SLIDE",
+    ], done.stderr
