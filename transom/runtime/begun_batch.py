@@ -1,4 +1,4 @@
-"""A batch that was begun and is not committed: its intent, which may still grow, and its rows.
+"""A batch that was begun and is not committed: its intent, which may still grow.
 
 A query can end the process: it exhausts the memory, or calls a library that crashes. No exception tells which query it
 was. So attempts at a batch that an earlier process left behind are counted in the log before they run. A count that was
@@ -16,9 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transom.backends.base import Frame
-from transom.backends.file_problems import UnreadableFiles
-from transom.ingest.streams import Stream
 from transom.runtime.query_directory import QueryDirectory
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
@@ -115,36 +112,3 @@ class BegunBatch:
     def _write(self, intent: BatchIntent) -> None:
         self.log.begin(intent)
         self.intent = self.directory.intent = intent
-
-
-class BatchRows:
-    """The rows of a batch. A streaming source brings them (`given`); other sources read them by reference."""
-
-    def __init__(self, begun: BegunBatch, stream: Stream | None, given: Frame | None):
-        self._begun, self._given = begun, given
-        self._stream = stream if given is None and begun.intent.reference else None
-        self._frame = given
-        self._is_searched = False  # whether the batch's files were searched for unreadable ones
-
-    def frame(self) -> Frame | None:
-        """The rows, or None if the batch brings none."""
-        while self._frame is None and self._stream is not None:
-            try:
-                rows = self._stream.source.read(self._begun.intent.reference)
-                self._frame = self._stream.with_time(rows)
-            except Exception as error:
-                if not self.leave_out_unreadable(error):
-                    raise
-        return self._frame
-
-    def leave_out_unreadable(self, error: Exception) -> bool:
-        """Leave out the files that made an attempt fail, if there are any; the decision is written ahead."""
-        if self._stream is None or (self._is_searched and not isinstance(error, UnreadableFiles)):
-            return False
-        self._is_searched = True
-        reference = self._stream.source.without_unreadable(self._begun.intent.reference, error)
-        if reference is None:
-            return False
-        self._begun.read_from(reference)
-        self._frame = None
-        return True

@@ -1,4 +1,7 @@
-"""The ingest of data batches. A query whose function fails in several batches in a row is suspended."""
+"""The ingest of data batches: rows are read, and become partial aggregates.
+
+A query whose function fails in several batches in a row is suspended.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import micros, quoted, text_literal
+from transom.backends.file_problems import UnreadableFiles
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.ingest.batch import DataBatch, IngestRun
@@ -24,6 +28,7 @@ from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Promising
 from transom.results.batch_input import BatchInput
+from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
@@ -43,6 +48,39 @@ class IngestedBatch:
     outcome: Outcome = field(default_factory=Outcome)
     burst: BurstOutcome = NO_BURST
     arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
+
+
+class BatchRows:
+    """The rows of a batch. A streaming source brings them (`given`); other sources read them by reference."""
+
+    def __init__(self, begun: BegunBatch, stream: Stream | None, given: Frame | None):
+        self._begun, self._given = begun, given
+        self._stream = stream if given is None and begun.intent.reference else None
+        self._frame = given
+        self._is_searched = False  # whether the batch's files were searched for unreadable ones
+
+    def frame(self) -> Frame | None:
+        """The rows, or None if the batch brings none."""
+        while self._frame is None and self._stream is not None:
+            try:
+                rows = self._stream.source.read(self._begun.intent.reference)
+                self._frame = self._stream.with_time(rows)
+            except Exception as error:
+                if not self.leave_out_unreadable(error):
+                    raise
+        return self._frame
+
+    def leave_out_unreadable(self, error: Exception) -> bool:
+        """Leave out the files that made an attempt fail, if there are any; the decision is written ahead."""
+        if self._stream is None or (self._is_searched and not isinstance(error, UnreadableFiles)):
+            return False
+        self._is_searched = True
+        reference = self._stream.source.without_unreadable(self._begun.intent.reference, error)
+        if reference is None:
+            return False
+        self._begun.read_from(reference)
+        self._frame = None
+        return True
 
 
 class Ingest:

@@ -34,10 +34,10 @@ from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchReport, Stopwatch, notify
-from transom.runtime.begun_batch import BatchRows, BegunBatch, ProcessEndedError
+from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
 from transom.runtime.executor_state import ExecutorState
-from transom.runtime.ingest import Ingest, IngestedBatch
+from transom.runtime.ingest import BatchRows, Ingest, IngestedBatch
 from transom.runtime.membership import check_types, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.quarantine import Quarantine

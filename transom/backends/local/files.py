@@ -15,19 +15,20 @@ import pyarrow.parquet as pq
 
 from transom.backends.arrow_types import plain, plain_table
 from transom.backends.base import FileVersion, InputFiles
-from transom.backends.file_check import (
+from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
+from transom.backends.file_problems import FileProblem, UnreadableFiles, unreadable
+from transom.backends.hidden_columns import CORRUPT
+from transom.backends.input_files import (
     DECOMPRESSORS,
     READ_ERRORS,
     FileCheck,
     columns_by_name,
+    file_version,
     mismatch,
+    unread_files,
     unreadable_reason,
 )
-from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
-from transom.backends.file_problems import FileProblem, UnreadableFiles, unreadable
-from transom.backends.hidden_columns import CORRUPT
 from transom.backends.local.frame import LocalFrame, local_path
-from transom.backends.unread_files import file_version, unread_files
 from transom.columns.readable_values import valid_text
 from transom.errors import SettingError, SQLError
 from transom.sql.catalog import Scalars

@@ -17,15 +17,14 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 from transom.backends.base import FileVersion, InputFiles
 from transom.backends.expressions import quoted
-from transom.backends.file_check import CheckedFile, FileCheck, FileTypes
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
 from transom.backends.file_problems import FileProblem, unreadable
 from transom.backends.hidden_columns import CORRUPT
+from transom.backends.input_files import CheckedFile, FileCheck, FileTypes, unread_files
 from transom.backends.spark.failures import failure_text, is_read_failure
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, open_hadoop_file
 from transom.backends.spark.types import schema_of, to_arrow, to_spark
-from transom.backends.unread_files import unread_files
 from transom.errors import SettingError
 
 _FILE_STATUS = re.compile(

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from transom.backends.unread_files import file_version
+from transom.backends.input_files import file_version
 
 LOCAL_SCHEME = "file:"
 _BUFFER = 1 << 16  # bytes; each read is a call of the JVM

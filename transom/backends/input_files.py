@@ -1,21 +1,23 @@
-"""Compares input files with the columns of their stream, by Parquet footers, CSV headers and first JSON rows.
+"""The files of a stream: which were not read yet, and whether their columns fit the stream.
 
-The check is cheap and runs on the driver before a batch begins. What it does not see, such as a page that is damaged,
-makes the read itself fail.
+Columns are compared by Parquet footers, CSV headers and first JSON rows. The check is cheap and runs on the driver
+before a batch begins. What it does not see, such as a page that is damaged, makes the read itself fail.
 """
 
 from __future__ import annotations
 
 import bz2
 import csv
+import glob
 import gzip
 import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ import pyarrow.types as kinds
 from transom.backends.arrow_types import plain
 from transom.backends.base import MAX_ERROR_TEXT
 from transom.backends.file_problems import FileProblem, Problem, unreadable
+from transom.errors import SettingError
 
 JSON_ROWS = 100  # of a file, that are looked at
 JSON_BYTES = 1 << 18
@@ -36,6 +39,54 @@ READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError, c
 
 
 FileTypes = tuple[tuple[str, pa.DataType], ...]  # by column of the stream
+
+
+# --- files that were not read yet: only those are looked at for size and age ---
+
+
+def unread_files(path: Path, done: Collection[str], spelled: Callable[[str], str] = str) -> list[str]:
+    """The visible files with something in them that are not done, oldest first, then by name.
+
+    A path is a file, a directory or a glob. `spelled` is how a file's path is spelled in the list and in `done`.
+    """
+    places = [str(path)] if path.exists() else glob.glob(str(path))
+    if not places:
+        raise SettingError(f"no such file or directory: {path}")
+    modified: dict[str, int] = {}
+    for place in places:
+        for file in _visible_files(place, done, spelled):
+            name = spelled(file)
+            try:
+                status = os.stat(file)
+            except FileNotFoundError:  # deleted since it was listed
+                continue
+            if status.st_size:
+                modified[name] = status.st_mtime_ns // 1_000_000
+    return sorted(modified, key=lambda name: (modified[name], name))
+
+
+def file_version(path: str) -> tuple[int, int] | None:
+    """When a file was modified, in milliseconds, and its size; None if there is no such file."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns // 1_000_000, status.st_size
+
+
+def _visible_files(place: str, done: Collection[str], spelled: Callable[[str], str]) -> list[str]:
+    """The visible files of a directory, or a file, unless they are done."""
+    if not os.path.isdir(place):
+        return [] if os.path.basename(place).startswith((".", "_")) or spelled(place) in done else [place]
+    with os.scandir(place) as entries:
+        return [
+            entry.path
+            for entry in entries
+            if not entry.name.startswith((".", "_")) and spelled(entry.path) not in done and entry.is_file()
+        ]
+
+
+# --- the columns of a file ---
 
 
 @dataclass(frozen=True)
