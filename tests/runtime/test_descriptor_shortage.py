@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine_factory import EngineFactory
-from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_files
+from tests.engine_factory import STREAMING, EngineFactory
+from tests.runtime.engine_helpers import BIDS, PER_MINUTE, accounted, answers, bids, bids_engine, bids_files
 from transom.errors import BatchError
 from transom.ingest.batch import IngestRun
 from transom.runtime import descriptor_shortage
@@ -77,6 +77,21 @@ def test_a_batch_that_lacks_descriptors_is_run_again(
     assert accounted(engine)["late"] == 0  # files stay in their order
     assert "too many open files" in caplog.text
     assert engine.warning is None
+
+
+@STREAMING
+def test_a_batch_of_a_streaming_dataframe_is_run_again(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(str(tmp_path / "state"))
+    reader = make_engine.session.readStream.schema(BIDS).option("maxFilesPerTrigger", 1)
+    frame = reader.parquet(str(bids_files(tmp_path / "bids", *FILES)))
+    engine.stream("bids", frame, time="ts", slack="0 seconds")
+    query = engine.register(PER_MINUTE)
+    left = shortage(monkeypatch, Store, "write", writes("state/"))
+    engine.drain(close=True)
+    assert left == [0]
+    assert answers(query) == COUNTS and query.suspended is None
 
 
 def test_the_warning_lasts_as_long_as_the_shortage_and_a_waiting_engine_can_be_stopped(

@@ -67,6 +67,13 @@ class TestTable:
         assert table.add(connection(), "10.0.0.2")
         assert all(table.add(connection(is_waiting=False), "127.0.0.1") for _ in range(50))
 
+    def test_the_addresses_of_an_ipv6_network_are_one(self) -> None:
+        table = ConnectionTable(self.limits, descriptors=10_000)
+        assert all(table.add(connection(is_waiting=False), f"2001:db8::{n}") for n in range(2))
+        assert not table.add(connection(), "2001:db8::ffff")
+        assert table.add(connection(), "2001:db8:1::1")
+        assert all(table.add(connection(is_waiting=False), "::1") for _ in range(50))
+
     @pytest.mark.parametrize(("descriptors", "most"), [(64, 32), (4, 8), (10_000, 100)])
     def test_half_of_the_descriptors_are_left_to_the_engine(self, descriptors: int, most: int) -> None:
         assert ConnectionTable(self.limits, descriptors).most == most

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from transom.server.limits import ServiceLimits
+from transom.server.rate_limits import address_group
 from transom.server.settings import is_loopback
 
 FEWEST_CONNECTIONS = 8
@@ -57,6 +58,7 @@ class ConnectionTable:
     def add(self, connection: LimitedConnection, peer: str) -> bool:
         """Add a new connection, or return False if there is no room for it."""
         if not is_loopback(peer):  # a proxy on this machine has as many as it needs
+            peer = address_group(peer)
             mine = [each for each, address in self._open.items() if address == peer]
             if len(mine) >= self.most_of_peer and not self._make_room(iter(mine)):
                 return False

@@ -14,7 +14,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from transom.server.rate_limits import RateLimiter, retry_after
+from transom.server.rate_limits import RateLimiter, address_group, retry_after
 from transom.server.roles import CLIENT_KEY, LOCAL_CLIENT, AccessToken, ApiClient
 
 LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
@@ -160,7 +160,7 @@ def session(token: AccessToken, until: int) -> str:
 def peer_of(scope: Scope) -> str:
     """The address that a request comes from; a proxy on this machine reports it in X-Forwarded-For."""
     client = scope.get("client")
-    return str(client[0]) if client else ""
+    return address_group(str(client[0])) if client else ""
 
 
 def rate_key(scope: Scope) -> str:

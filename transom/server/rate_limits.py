@@ -6,6 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address, IPv6Network
 
 MOST_CLIENTS = 10_000  # clients that a limiter remembers; it forgets the one that was silent longest
 
@@ -37,6 +38,20 @@ class RateLimiter:
         if len(self._full_at) > MOST_CLIENTS:
             self._full_at.popitem(last=False)
         return 0.0
+
+
+def address_group(address: str) -> str:
+    """The address under which a client is counted: of IPv6 the network, since a client has all of its addresses.
+
+    >>> address_group("10.0.0.1"), address_group("2001:db8:1:2:a:b:c:d"), address_group("")
+    ('10.0.0.1', '2001:db8:1:2::/64', '')
+    """
+    if ":" not in address:
+        return address
+    try:
+        return str(IPv6Network((IPv6Address(address.partition("%")[0]), 64), strict=False))
+    except ValueError:
+        return address
 
 
 def retry_after(seconds: float) -> Mapping[str, str]:
