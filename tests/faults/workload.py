@@ -68,6 +68,7 @@ LOOKUPS = (
     "SELECT site, sum(price) AS p FROM bids [RANGE 1 minute] GROUP BY site",
     "SELECT site, max(price) AS m, count(*) AS n FROM bids [RANGE 3 minutes] GROUP BY site",
 )
+AT_ONCE = ("per_site", "by_rows", "on_demand")  # few, because Spark is slow
 SINKS = ("per_site", "named", "by_rows", "short_stay")
 
 
@@ -90,26 +91,37 @@ def rows_of(batch: int) -> list[tuple[Any, Any, str | None]]:
 class Workload:
     """The program over one kind of source (`files`, `feed` or `streaming`); its state is on the driver or executors.
 
-    Its clock goes a minute with each batch, or jumps back and forth by hours.
+    Its clock goes a minute with each batch, or jumps back and forth by hours. If all queries join `at_once`, before the
+    first batch, it follows no script: that is what a stream of Spark's, which brings its batches itself, can do.
     """
 
     source: str
     state: str = "driver"
     clock_jumps: bool = False
+    at_once: bool = False
+    batches: int = BATCHES
+    backend: str = "local"
 
     def prepare(self, place: Path) -> None:
         """Write the files that it reads."""
         if self.source != "feed":
-            bids_files(place / "in", *(rows_of(batch) for batch in range(BATCHES)))
+            bids_files(place / "in", *(rows_of(batch) for batch in range(self.batches)))
 
     def time_of(self, batch: int) -> int:
         """What the clock reads when a batch begins."""
         jump = Random(batch).randrange(-6 * 60, 6 * 60) if self.clock_jumps else 0
         return SettableClock().now + (batch + jump) * MINUTE
 
-    def run(self, place: Path, make_engine: EngineFactory | None = None) -> None:
+    def queries(self, begun: int) -> list[str]:
+        """The queries that are registered when so many batches were begun."""
+        if self.at_once:
+            return list(AT_ONCE)
+        return [name for name, query in QUERIES.items() if query.is_registered(begun)]
+
+    def run(self, place: Path) -> None:
         """Do all that is still to do, and write the outcome."""
-        run = _Run(self, place, make_engine or EngineFactory("local"))
+        session = new_session(place) if self.backend == "spark" else None
+        run = _Run(self, place, EngineFactory(self.backend, session))
         run.finish()
         unfinished = place / "outcome.unfinished"
         unfinished.write_text(json.dumps(run.outcome(), sort_keys=True))
@@ -123,13 +135,9 @@ class _Run:
         self.workload, self.place = workload, place
         self.clock = SettableClock()
         self.engine = make_engine(place / "checkpoint", clock=self.clock, state=workload.state, retention=6)
-        stream: dict[str, Any] = {
-            "time": "ts",
-            "slack": "30 s",
-            "overload": "sideline",
-            "budget": 12,
-            "share": 1,
-        }
+        stream: dict[str, Any] = {"time": "ts", "slack": "30 s"}
+        if not workload.at_once:
+            stream |= {"overload": "sideline", "budget": 12, "share": 1}
         if workload.source == "feed":
             self.feed = self.engine.feed("bids", BIDS, **stream)
         elif workload.source == "files":
@@ -139,11 +147,10 @@ class _Run:
             self.engine.stream("bids", reader.parquet(str(place / "in")), **stream)
         self.engine.table("sites", [{"site": site, "name": f"site {site}"} for site in range(3)])
         begun = self.begun()
-        if begun:
+        if begun and not workload.at_once:
             self.summarize()
-        for name, query in QUERIES.items():
-            if query.is_registered(begun):
-                self.register(name)
+        for name in workload.queries(begun):
+            self.register(name)
         self.engine.sink("parquet", str(place / "out" / "all"))
 
     def begun(self) -> int:
@@ -176,6 +183,14 @@ class _Run:
         return note
 
     def finish(self) -> None:
+        if self.workload.at_once:
+            self.engine.step(1)
+        else:
+            self.follow_script()
+        if not self.has_ended():
+            self.engine.drain(close=True)
+
+    def follow_script(self) -> None:
         while (begun := self.begun()) < BATCHES or self.committed() < begun:
             self.clock.now = self.workload.time_of(begun)
             if self.committed() == begun:
@@ -183,8 +198,6 @@ class _Run:
             self.engine.step(1)
         while self.engine.step():
             pass
-        if not self.has_ended():
-            self.engine.drain(close=True)
 
     def has_ended(self) -> bool:
         """Whether the last batch closed the stream."""
@@ -213,11 +226,10 @@ class _Run:
     def outcome(self) -> dict[str, Any]:
         """All that came out, as JSON."""
         engine = self.engine
-        sinks = {name: sorted(self.written(name)) for name in SINKS}
         noted = (file.read_text().splitlines() for file in (self.place / "subscribed").iterdir())
-        living = [name for name, query in QUERIES.items() if query.leaves == NEVER and name != "on_demand"]
+        living = [name for name in self.workload.queries(NEVER) if name != "on_demand"]
         return {
-            "sinks": sinks,
+            "sinks": {name: sorted(self.written(name)) for name in SINKS},
             "sink of all": sorted(_finals("all", pq.read_table(self.place / "out" / "all").to_pylist())),
             "subscribed": sorted({line for lines in noted for line in lines}),
             "results": {
@@ -237,6 +249,15 @@ class _Run:
             yield from _finals(
                 name, [{**json.loads(line), "batch": batch} for line in file.read_text().splitlines()]
             )
+
+
+def new_session(place: Path) -> Any:
+    """A small Spark session of this process."""
+    from transom.backends.spark.session import start_session
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(place / "warehouse")}
+    return start_session("faults", "local[2]", settings)
 
 
 def _numbers(directory: Path) -> Iterator[int]:

@@ -95,7 +95,7 @@ def bids_engine(make_engine: EngineFactory, tmp_path: Path, **options: Any) -> t
     return engine, engine.feed("bids", options.pop("schema", BIDS), time="ts", **options)
 
 
-ENGINE_OPTIONS = {"clock", "limits", "passes", "retention", "strategy", "poll", "max_failures"}
+ENGINE_OPTIONS = {"state", "clock", "limits", "passes", "retention", "strategy", "poll", "max_failures"}
 
 
 def committed(place: Path) -> tuple[State, CommitRecord]:

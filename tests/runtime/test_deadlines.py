@@ -150,3 +150,13 @@ def test_the_end_of_the_jvm_is_fatal_and_said_in_one_line() -> None:
         assert is_fatal_failure(error) and is_external_failure(error)
         assert failure_text(error).startswith("Spark's JVM does not answer any more: it has ended")
     assert not is_fatal_failure(ValueError("a query's own failure"))
+
+
+def test_a_worker_that_ended_is_a_failure_of_an_expression_whatever_the_connection_says() -> None:
+    try:
+        try:
+            raise ConnectionResetError("by peer")
+        except ConnectionResetError:
+            raise ExpressionError("evaluating its expressions ended the worker process") from None
+    except ExpressionError as error:
+        assert not LocalBackend().is_external(error) and not is_external_failure(error)

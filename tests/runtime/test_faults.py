@@ -406,9 +406,21 @@ def test_a_checkpoint_that_cannot_be_read_says_so(
 ) -> None:
     committed(make_engine, tmp_path)
     (tmp_path / "checkpoint" / file).write_bytes(content)
+    (tmp_path / "checkpoint" / "log" / "0000000001.json").unlink()  # its batch can't be replayed
     with pytest.raises(transom.StateError, match="checkpoint"):
         engine, _ = bids_engine(make_engine, tmp_path)
         engine.step()
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b""])
+def test_a_damaged_first_state_is_replayed_from_the_log(
+    make_engine: EngineFactory, tmp_path: Path, content: bytes
+) -> None:
+    committed(make_engine, tmp_path)
+    (tmp_path / "checkpoint" / "state" / "0000000001.arrow").write_bytes(content)
+    engine, _ = bids_engine(make_engine, tmp_path)
+    engine.drain()
+    assert answers(engine.query("q")) == [("12:00", "12:01", 1)] and accounted(engine)["rows"] == 1
 
 
 def test_columns_of_other_types_than_the_checkpoints_are_refused(

@@ -210,12 +210,12 @@ class ShippedPlan(ABC):
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes."""
+    """An error and its causes; one that was raised `from None` has none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 class Backend(ABC):

@@ -106,8 +106,10 @@ class BatchLog:
             self._check_begun(batch_id)
             self.discard(self.runs.unused(state), batch_id)
             return state, record
-        if first_error is not None:
+        if first_error is not None and (batches != [1] or not self._can_replay(1)):
             raise first_error
+        if first_error is not None:
+            log.warning("%s; batch 1 is replayed instead", first_error)
         self._check_begun(0)
         return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from pyarrow import fs
 from transom.errors import CheckpointError, SettingError
 from transom.storage.failpoints import failpoint
 from transom.storage.framed_file import FramedWriter, content, damaged, missing
+from transom.storage.temporary import temporary_directory
 from transom.storage.write_errors import writable
 
 # Names that are not there yet: a write ends by giving such a file its real name. Listings skip them.
@@ -58,7 +58,7 @@ class Store:
     @classmethod
     def temporary(cls) -> Store:
         """A new, empty local store; the caller deletes it."""
-        return cls(tempfile.mkdtemp(prefix="transom-"))
+        return cls(temporary_directory())
 
     def path(self, name: str = "") -> str:
         """The address of a file or directory as Spark reads it."""

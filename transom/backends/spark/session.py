@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from transom.errors import SettingError, StateError
+from transom.storage.temporary import temporary_directory
 
 OLDEST_JAVA = 17
 ANSI = "spark.sql.ansi.enabled"
@@ -109,9 +109,9 @@ def _logging_file() -> Path:
 
 def _temporary_directory() -> Path:
     """A new directory that is removed when the process ends."""
-    path = tempfile.mkdtemp(prefix="transom-")
+    path = temporary_directory()
     atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return Path(path)
+    return path
 
 
 def check_java() -> None:
