@@ -89,7 +89,7 @@ class BatchPlan:
     limits: Limits = field(default_factory=Limits)
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
     lists_late: bool = False  # whether late rows are listed by their numbers in the table
-    first_time: int = LOWEST  # earlier times are no times
+    first_time: int = -(2**63)  # earlier times are no times
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
