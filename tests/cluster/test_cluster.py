@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -18,7 +21,10 @@ from tests.differential.cases import case
 from tests.differential.lookup_cases import looked_up
 from tests.differential.on_engine import check_on_files
 from tests.engine_factory import EngineFactory
+from tests.faults.processes import descendants
+from tests.runtime.engine_helpers import PER_SITE, answers, bids, bids_engine
 from tests.runtime.preference_helpers import JOIN, joined, pairs, sales, stores
+from transom.plan.limits import Limits
 
 pytestmark = pytest.mark.cluster
 
@@ -84,3 +90,26 @@ def test_a_join_with_a_preference_is_made_where_the_tuples_are(
     assert pairs(every) == exact
     assert not pairs(cut) - exact and pairs(cut).total() > 0
     assert engine.summaries()["items1"].on_executors
+
+
+def test_an_executor_that_is_lost_in_the_middle_of_a_batch(
+    cluster_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(cluster_engine, tmp_path, state="executors", limits=Limits(pushed_rows=0))
+    query = engine.register(PER_SITE)
+    rows = [(site, 1.0, "12:00:10") for site in range(100)]
+    feed.push(bids(*rows))
+    engine.step()
+    first, *_ = descendants(os.getpid(), "CoarseGrainedExecutorBackend")
+    os.kill(first, signal.SIGSTOP)  # tasks that it gets wait
+    kill = threading.Timer(3, os.kill, (first, signal.SIGKILL))
+    kill.start()
+    feed.push(bids(*rows, (1, 1.0, "12:10")))
+    try:
+        engine.step()
+    except transom.BatchError:
+        engine.step()
+    kill.join()
+    assert query.suspended is None
+    found = [(start, site, n) for start, _, site, n in answers(query)]
+    assert found == [(start, site, 200) for start in ("11:59", "12:00") for site in range(100)]

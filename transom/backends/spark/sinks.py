@@ -66,7 +66,7 @@ class SparkSink(Sink):
                     _rename(data.sparkSession, unfinished, f"{root}/batch={batch_id}")
                 failpoint("sink", "renamed")
                 if self.sync:
-                    _sync_local(f"{root}/batch={batch_id}")
+                    sync_local(f"{root}/batch={batch_id}")
             finally:
                 _delete(
                     data.sparkSession, f"{root}/_unfinished"
@@ -75,7 +75,7 @@ class SparkSink(Sink):
             data.write.format(self.format).options(**self.options).mode("append").save(self.target)
 
 
-def _sync_local(path: str) -> None:
+def sync_local(path: str) -> None:
     """Wait until the files of a directory on this machine are on disk; those elsewhere are not the driver's."""
     directory = Path(path.removeprefix("file://"))
     if "://" not in str(directory) and directory.is_dir():
