@@ -160,3 +160,23 @@ def test_a_worker_that_ended_is_a_failure_of_an_expression_whatever_the_connecti
             raise ExpressionError("evaluating its expressions ended the worker process") from None
     except ExpressionError as error:
         assert not LocalBackend().is_external(error) and not is_external_failure(error)
+
+
+@pytest.mark.backends("spark", reason="its jobs are cancelled")
+def test_a_job_that_takes_too_long_is_cancelled_and_its_query_suspended(make_engine: EngineFactory) -> None:
+    engine = make_engine(batch_deadline="10 minutes")
+    engine.udf("slow", lambda value: time.sleep(600), "int")
+    feed = engine.feed("s", "v int, ts timestamp", time="ts")
+    good = engine.register(f"SELECT sum(v) AS n FROM s {WINDOW}", "good")
+    seconds = []
+    for minute in range(4):
+        started = time.monotonic()
+        if minute == 2:
+            bad = engine.register(f"SELECT sum(slow(v)) AS n FROM s {WINDOW}", "bad")
+            deadline = engine._loop.deadline = max(3.0, 4 * seconds[-1])
+        feed.push([(minute, f"2013-01-01 12:0{minute}:00")])
+        engine.step()
+        seconds.append(time.monotonic() - started)
+    assert "longer than the deadline" in (bad.suspended or "") and good.suspended is None
+    assert good.results()["n"].to_pylist() == [0, 1, 2]
+    assert seconds[2] < deadline + 60

@@ -23,7 +23,8 @@ WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 SCHEMA = "name string, v int, price double, ts timestamp"
 A_TEXT = "a" * 60
 DEADLINE = 2.0  # seconds
-PATIENCE = 60.0  # for a search on a busy machine, far below what a batch that never ends takes
+PATIENCE = 10.0  # until another worker process runs on a busy machine
+ATTEMPTS = 6  # at a batch whose newest query is the culprit: at most four, and a batch may take a bit longer
 
 
 def where(condition: str) -> str:
@@ -172,16 +173,22 @@ class Run:
     results: Mapping[str, Any] = field(default_factory=dict)
     suspended: dict[str, str] = field(default_factory=dict)
     batches: int = 0
+    usual: float = 0.0  # seconds of the longest batch that did not fail
 
 
 def run(engine: transom.Engine, feed: Feed, cases: Mapping[str, str]) -> Run:
     """Register each case through the API, and run a batch with it."""
     done, names = Run(), dict[str, str]()
 
-    def batch() -> None:
+    def batch() -> float:
+        suspended, started = len(engine.progress().suspended), time.monotonic()
         feed.push(rows(done.batches))
         engine.step()
         done.batches += 1
+        seconds = time.monotonic() - started
+        if len(engine.progress().suspended) == suspended:
+            done.usual = max(done.usual, seconds)
+        return seconds
 
     engine.register_all(HEALTHY)
     batch()
@@ -194,9 +201,7 @@ def run(engine: transom.Engine, feed: Feed, cases: Mapping[str, str]) -> Run:
                 done.outcomes[case] = "refused"
                 continue
             names[case] = f"case{len(names)}"
-            started = time.monotonic()
-            batch()
-            done.seconds[case] = time.monotonic() - started
+            done.seconds[case] = batch()
     batch()  # a window of the last case closes
     for case, name in names.items():
         reason = engine.query(name).suspended
@@ -226,7 +231,7 @@ def disturbed_a_little() -> Run:
 def check_outcome(done: Run, case: str) -> None:
     expected = "refused" if case in REFUSED else "suspended" if case in SUSPENDED else "harmless"
     assert done.outcomes[case] == expected
-    assert done.seconds.get(case, 0.0) < DEADLINE + PATIENCE
+    assert done.seconds.get(case, 0.0) < DEADLINE + ATTEMPTS * done.usual + PATIENCE
 
 
 @pytest.mark.parametrize("case", [*REFUSED, *FEW_THAT_RUN])
@@ -287,4 +292,4 @@ def test_hostile_queries_on_spark(make_engine: EngineFactory) -> None:
     done = run(engine, engine.feed("s", SCHEMA, time="ts"), ON_SPARK)
     assert set(done.outcomes.values()) <= {"suspended", "harmless"}
     assert set(done.suspended) <= set(ON_SPARK) and len(done.suspended) >= 6
-    assert all(done.results[name] for name in ("sum1", "some1", "long1"))
+    check_healthy(done)  # the local backend answers the same
