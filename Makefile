@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
+.PHONY: help demo test coverage soak test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +31,9 @@ coverage: java $(READY) ## the same tests, and which lines of transom they ran (
 
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
+
+soak: $(READY) ## 200 queries that join and leave for twenty minutes: nothing may grow (ARGS="--minutes 2 --backend spark")
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 test-api: java $(READY) ## many generated requests against the API's description, a few minutes
 	@TRANSOM_API_EXAMPLES=200 $(BIN)/python -m pytest tests/server/test_description.py $(ARGS)

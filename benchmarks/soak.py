@@ -32,7 +32,8 @@ COLUMNS = ("site", "price", "volume", "ts")
 START = datetime(2013, 1, 1, tzinfo=UTC)
 STEP = timedelta(seconds=10)  # of the streams' time in each round
 RETENTION = 50  # batches
-INPUT_FILES = 20  # files that stay in the directory before they are archived, as a user would
+ROUNDS_PER_FILE = 4
+INPUT_FILES = 20  # files that stay in the directory; older ones are deleted, as an archive would do
 ROWS = 100
 BLOCKS = 20  # of samples: the mean of a block depends little on the one before it
 MOST_GROWTH = {"memory": 0.03, "batch_seconds": 0.3}  # of the mean, from the middle of the run to its end
@@ -138,7 +139,8 @@ class Soak:
             self.living.append(name)
             self.registered += 1
         feed.push(rows(self.rounds, self.numbers))
-        self._write_file()
+        if self.rounds % ROUNDS_PER_FILE == 0:
+            self._write_file()
         clock = time.process_time if self.arguments.backend == "local" else time.monotonic
         started = clock()
         engine.step()
@@ -161,7 +163,8 @@ class Soak:
         with hidden.open("w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *rows(self.rounds, self.numbers)])
         hidden.rename(made)
-        made.with_name(f"{self.rounds - INPUT_FILES:08d}.csv").unlink(missing_ok=True)
+        oldest = self.rounds - INPUT_FILES * ROUNDS_PER_FILE
+        made.with_name(f"{oldest:08d}.csv").unlink(missing_ok=True)
 
     def _sample(self, seconds: float, batch_seconds: float) -> Sample:
         sizes = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -35,23 +35,44 @@ class ListedProblem:
 
 
 class FileLog:
-    """The files that a stream has read, and their problems: all are counted, the newest listed."""
+    """The files that a stream has read, and their problems: all are counted, the newest listed.
 
-    def __init__(self) -> None:
+    The names of the `most_versions` files that were read last are kept, and those of older files that are still there.
+    """
+
+    def __init__(self, most_versions: int = MOST_VERSIONS) -> None:
+        self.most_versions = most_versions
         self.read: set[str] = set()
         self.versions: dict[str, FileVersion] = {}  # of the files read last, as they were then
         self.counts: Counter[Problem] = Counter()
         self.listed: tuple[ListedProblem, ...] = ()
         self.new_columns: frozenset[str] = frozenset()  # a new column is noted once
         self._watched = 0  # where the next look for rewritten files starts
+        self._older: deque[str] = deque()  # files that were read and are not in `versions`
 
     def add_files(self, versions: Mapping[str, FileVersion | None]) -> None:
         """Note files that a batch has read, or has left out."""
         self.read.update(versions)
         self.versions |= {file: version for file, version in versions.items() if version is not None}
-        surplus = len(self.versions) - MOST_VERSIONS
+        self._older.extend(file for file, version in versions.items() if version is None)
+        surplus = len(self.versions) - self.most_versions
         for file in list(islice(self.versions, max(surplus, 0))):
             del self.versions[file]
+            self._older.append(file)
+
+    def forget_deleted(self, files: InputFiles) -> None:
+        """Forget the names of older files that are not there any more; each poll looks at some of them.
+
+        A disk that is not mounted has no files at all. So nothing is forgotten unless the file read last is there.
+        """
+        if not self._older or not self.versions or files.version(next(reversed(self.versions))) is None:
+            return
+        for _ in range(min(files.versions_per_poll, len(self._older))):
+            file = self._older.popleft()
+            if files.version(file) is None:
+                self.read.discard(file)
+            else:
+                self._older.append(file)
 
     def add_problems(self, problems: Sequence[FileProblem], batch_id: int) -> None:
         """Count and list problems."""
@@ -83,6 +104,7 @@ class FileLog:
             version = files.version(file)
             if version is not None and version != self.versions[file]:
                 del self.versions[file]  # noted once
+                self._older.append(file)
                 problems.append(
                     FileProblem(Problem.REWRITTEN, file, None, "it is not read again: give it a new name")
                 )
@@ -119,9 +141,11 @@ class FileLog:
         log = cls()
         if isinstance(stored, list):
             log.read = set(stored)
+            log._older.extend(stored)
             return log
         log.read = set(stored["files"])
         log.versions = {file: (modified, size) for file, (modified, size) in stored["versions"].items()}
+        log._older.extend(file for file in stored["files"] if file not in log.versions)
         log.counts = Counter({Problem(name): count for name, count in stored["problems"].items()})
         log.listed = tuple(
             ListedProblem(problem_from_json(parts), batch_id) for *parts, batch_id in stored["listed"]

@@ -147,6 +147,7 @@ class FileSource(Source):
     def next(self, batch_id: int) -> NextBatch | None:
         if not self._pending:
             self._note_rewritten(batch_id)
+            self._log.forget_deleted(self.files)
             self._pending.extend(self.files.pending(self._log.read))
         if not self._pending:
             return None
