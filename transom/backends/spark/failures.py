@@ -20,6 +20,7 @@ _FILE_ERROR = re.compile(
     r"(?P<message>[^\n]*)"
 )
 _READ_FAILURE = re.compile(r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE|FileNotFoundException")
+_WORKER_ENDED = "Python worker exited unexpectedly"
 _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
 
 
@@ -31,6 +32,8 @@ def failure_text(error: BaseException) -> str:
         return "Spark's JVM does not answer any more: it has ended, perhaps for lack of memory"
     causes = list(_java_causes(error))
     texts = [text for cause in causes if (text := cause.getMessage())]
+    if any(_WORKER_ENDED in text for text in texts):
+        return "a Python worker of Spark has ended: it was killed, perhaps for lack of memory"
     text = texts[-1] if texts else str(error)
     if not texts and causes:
         text = causes[-1].getClass().getSimpleName()
@@ -55,7 +58,10 @@ def is_external_failure(error: BaseException) -> bool:
         return False
     if any(isinstance(one, OSError | StateError) for one in error_chain(error)) or is_fatal_failure(error):
         return True
-    return any(_is_a(cause, _EXTERNAL) for cause in _java_causes(error))
+    causes = list(_java_causes(error))
+    if any(_WORKER_ENDED in (cause.getMessage() or "") for cause in causes):
+        return False  # a query's function may have ended it; if none did, the next attempt passes
+    return any(_is_a(cause, _EXTERNAL) for cause in causes)
 
 
 def is_read_failure(error: BaseException) -> bool:
