@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import transom
 from tests.engine_factory import EngineFactory
-from tests.runtime.engine_helpers import bids_table
+from tests.runtime.engine_helpers import at, bids_table
+from transom.durations import parse_instant
 
-Change = Callable[[Path], None]
+NOON = parse_instant(at("12:00"))
 COUNT = "SELECT count(*) AS n, sum(price) AS total FROM bids [RANGE 1 minute SLIDE 1 minute]"
 
 
@@ -82,3 +83,10 @@ def damaged_page(place: Path) -> bytes:
 def truncated_gzip(text: str) -> bytes:
     """A compressed file without its end."""
     return gzip.compress(text.encode())[:-20]
+
+
+def broken_text(packed: bytes) -> pa.Array:
+    """A text column of one row with any bytes in it."""
+    return pa.StringArray.from_buffers(
+        1, pa.py_buffer(np.array([0, len(packed)], np.int32)), pa.py_buffer(packed)
+    )

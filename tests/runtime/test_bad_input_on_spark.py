@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.engine_factory import EngineFactory, on_spark
 from tests.runtime.bad_files import (
     COUNT,
+    NOON,
+    broken_text,
     damaged_page,
     problems,
     put,
@@ -20,6 +24,7 @@ from tests.runtime.bad_files import (
     truncated_gzip,
 )
 from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
+from transom.backends.spark.hadoop_file import HadoopFile
 
 pytestmark = on_spark("Spark's readers fail in their own ways; the local backend has tests of its own")
 BIDS = "site int, price double, ts timestamp"
@@ -118,3 +123,37 @@ def test_a_row_of_the_year_9999_makes_no_later_row_late(make_engine: EngineFacto
     assert [row["reason"] for row in engine.rejected("bids").to_pylist()] == [
         "ahead of the engine's clock by more than 1 day (max_ahead)"
     ]
+
+
+def test_broken_text_and_absurd_times_leave_the_outputs_readable(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    instant = pa.timestamp("us", tz="UTC")
+    rows = pa.table(
+        {
+            "name": broken_text(b"a\xffb"),
+            "seen": pa.array([2**61], pa.int64()).cast(instant),
+            "ts": pa.array([NOON], pa.int64()).cast(instant),
+        }
+    )
+    put(tmp_path / "in", "a.parquet", rows, 0)
+    put(tmp_path / "in", "b.parquet", rows.set_column(2, "ts", pa.array([None], instant)), 1)
+    engine = stream_engine(make_engine, None, tmp_path / "in")
+    query = engine.register(
+        "SELECT name, max(seen) AS seen FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY name"
+    )
+    engine.drain()
+    assert answers(query, "name", "seen") == [("12:00", "12:01", "a\ufffdb", None)]
+    assert [(row["name"], row["seen"]) for row in engine.rejected("bids").to_pylist()] == [("a\ufffdb", None)]
+
+
+def test_a_file_of_a_hadoop_file_system_is_read_as_a_python_file(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    file = put(tmp_path, "a.parquet", bids_table((1, 1.0, "12:00:10")), 0)
+    with io.BufferedReader(HadoopFile(make_engine.session, f"file:{file}")) as opened:
+        assert opened.read() == file.read_bytes()
+        opened.seek(-4, io.SEEK_END)
+        assert opened.read(9) == b"PAR1"
+    with pytest.raises(FileNotFoundError):
+        HadoopFile(make_engine.session, f"file:{tmp_path}/nothing")

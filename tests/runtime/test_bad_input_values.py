@@ -13,20 +13,12 @@ import pytest
 
 import transom
 from tests.engine_factory import EngineFactory
-from tests.runtime.bad_files import put, stream_engine
+from tests.runtime.bad_files import NOON, broken_text, put, stream_engine
 from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, at, bids_engine, bids_table, written
 from transom.durations import parse_instant
 
-NOON = parse_instant(at("12:00"))
 LAST_INSTANT = parse_instant("9999-12-31 23:59:59.999999")
 INSTANT = pa.timestamp("us", tz="UTC")
-
-
-def text_of(packed: bytes) -> pa.Array:
-    """A text column of one row with any bytes in it."""
-    return pa.StringArray.from_buffers(
-        1, pa.py_buffer(np.array([0, len(packed)], np.int32)), pa.py_buffer(packed)
-    )
 
 
 # --- text that is no UTF-8 -------------------------------------------------------------------
@@ -34,7 +26,7 @@ def text_of(packed: bytes) -> pa.Array:
 
 def test_broken_text_in_a_parquet_file_is_repaired(make_engine: EngineFactory, tmp_path: Path) -> None:
     when = pa.array([NOON], pa.int64()).cast(INSTANT)
-    put(tmp_path, "a.parquet", pa.table({"name": text_of(b"a\xffb"), "ts": when}), 0)
+    put(tmp_path, "a.parquet", pa.table({"name": broken_text(b"a\xffb"), "ts": when}), 0)
     engine = stream_engine(make_engine, None, tmp_path)
     query = engine.register(
         "SELECT name, max(name) AS m, approx_count_distinct(name) AS d "
@@ -48,7 +40,7 @@ def test_broken_text_that_is_pushed_is_repaired(make_engine: EngineFactory) -> N
     engine = make_engine()
     feed = engine.feed("bids", "name string, ts timestamp", time="ts")
     engine.register(PER_MINUTE)
-    feed.push(pa.table({"name": text_of(b"\xf0\x28"), "ts": pa.array([None], INSTANT)}))
+    feed.push(pa.table({"name": broken_text(b"\xf0\x28"), "ts": pa.array([None], INSTANT)}))
     engine.step()
     assert [row["name"] for row in engine.rejected("bids").to_pylist()] == ["\ufffd("]
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from tests.engine_factory import EngineFactory
+from tests.runtime.bad_files import stream_engine, three_files
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, bids, bids_engine
 from transom.api.errors import LimitError, NotFound
 from transom.errors import SettingError, SQLError, StateError
 from transom.server.limits import ServiceLimits
+from transom.server.metrics import RequestCounts, metrics_registry
 from transom.server.service import Service, check_name
 
 EARLY = (
@@ -48,6 +51,20 @@ def test_a_stream_in_numbers(make_engine: EngineFactory, tmp_path: Path) -> None
     assert stream.rate > 0
     with pytest.raises(NotFound, match="did you mean bids"):
         service.stream("bid")
+
+
+def test_the_problems_of_files_are_counted_and_listed(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service = Service(stream_engine(make_engine, None, three_files(tmp_path / "in", "no parquet")))
+    service.register(PER_SITE, "per site")
+    service.engine.step()
+    stream = service.stream("bids")
+    assert (stream.rows, stream.unreadable_files, stream.missing_columns) == (2, 1, 0)
+    assert service.file_problems("bids")["problem"].to_pylist() == ["unreadable"]
+    with pytest.raises(NotFound, match="did you mean bids"):
+        service.file_problems("bid")
+    metrics = generate_latest(metrics_registry(service, RequestCounts(), 10)).decode()
+    assert 'transom_unreadable_files_total{stream="bids"} 1.0' in metrics
+    assert 'transom_rewritten_files_total{stream="bids"} 0.0' in metrics
 
 
 def test_a_stream_that_is_a_recording_has_no_lag(make_engine: EngineFactory, tmp_path: Path) -> None:
