@@ -58,6 +58,16 @@ def test_no_python_that_is_new_enough(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def test_an_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "in-use").touch()
+    (tmp_path / "venv").symlink_to("shared")
+    done = run("make-venv", str(tmp_path / "venv"), "requirements-dev.lock")
+    assert done.returncode == 1
+    assert "is a symbolic link" in done.stderr
+    assert (tmp_path / "shared" / "in-use").exists()
+
+
 def test_a_browser_that_is_there_is_not_installed_again(tmp_path: Path) -> None:
     chromium = tmp_path / "my-chromium"
     chromium.write_text("#!/bin/sh\n")
