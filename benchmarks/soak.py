@@ -1,7 +1,7 @@
 """A long run in which queries join and leave all the time: nothing may grow.
 
-`make soak` runs it for twenty minutes (`ARGS="--minutes 2"`). Rows are pushed and come in files; each batch, one of
-200 queries is dropped and another one registered; queries are prodded and looked up. Once a second the soak notes the
+`make soak` runs it for twenty minutes (`ARGS="--minutes 2"`). Rows are pushed and come in files; in each round, some of
+200 queries are dropped and others registered; queries are prodded and looked up. Once a second the soak notes the
 memory of the process, its threads and open files, the files and bytes of the checkpoint, and the time of a batch. At
 the end it compares the last half of the run with itself, prints a report, and exits with 1 if something grows.
 """
@@ -32,6 +32,7 @@ COLUMNS = ("site", "price", "volume", "ts")
 START = datetime(2013, 1, 1, tzinfo=UTC)
 STEP = timedelta(seconds=10)  # of the streams' time in each round
 RETENTION = 50  # batches
+LEAVING = 4  # queries that are dropped in each round; as many join
 ROUNDS_PER_FILE = 4
 INPUT_FILES = 20  # files that stay in the directory; older ones are deleted, as an archive would do
 ROWS = 100
@@ -152,8 +153,9 @@ class Soak:
                 query.results()
             except SettingError:  # it has no SLIDE
                 query.lookup()
-        leaving = self.living.pop(self.numbers.randrange(len(self.living)))
-        engine.query(leaving).drop()
+        for _ in range(min(LEAVING, len(self.living))):
+            leaving = self.living.pop(self.numbers.randrange(len(self.living)))
+            engine.query(leaving).drop()
         self.rounds += 1
         return seconds
 

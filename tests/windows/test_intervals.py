@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,3 +90,16 @@ def test_a_coarsened_set_is_a_superset_of_so_many_intervals(first: IntervalSet, 
 )
 def test_coarsening_fills_the_smallest_gaps(most: int, expected: tuple[tuple[int, int], ...]) -> None:
     assert IntervalSet.of((0, 1), (3, 4), (10, 11), (12, 13)).coarsened(most).pairs == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_filled_gaps_meet_the_same_windows(seed: int) -> None:
+    numbers = random.Random(seed)
+    cuts = sorted(numbers.sample(range(200), 24))
+    some = IntervalSet.of(*zip(cuts[::2], cuts[1::2], strict=True))
+    length = numbers.randrange(1, 30)
+    filled = some.without_gaps(shorter_than=length)
+    assert len(filled) <= len(some) and not some - filled
+    for start in range(-length - 5, 210):
+        window = IntervalSet.of((start, start + length))
+        assert bool(window & some) == bool(window & filled), (seed, start, length)

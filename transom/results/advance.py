@@ -232,7 +232,8 @@ class _Work(Reading):
             if last is not None:
                 forced = max(last + 1, LOWEST if forced is None else forced)
         if unseen is not query_state.unseen or forced != query_state.forced:
-            self.queries[query.name] = replace(query_state, unseen=unseen, forced=forced)
+            changed = replace(query_state, unseen=unseen, forced=forced)
+            self.queries[query.name] = changed.for_window(query.query.window.range)
 
     def _close(
         self, key: str, layout: Layout, readers: Sequence[Reader], batch: BatchInput, scattered: Scattered

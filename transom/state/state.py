@@ -125,6 +125,12 @@ class QueryState:
     unseen: IntervalSet | None = IntervalSet()
     forced: int | None = None
 
+    def for_window(self, length: int) -> QueryState:
+        """The state with as few unseen intervals as tell the windows of a length apart: there are many queries."""
+        if self.unseen is None:
+            return self
+        return replace(self, unseen=self.unseen.without_gaps(shorter_than=length))
+
     def forced_wids(self) -> IntervalSet:
         """The ids of the windows that were closed because the stream ended or fell idle."""
         return IntervalSet() if self.forced is None else IntervalSet.of((LOWEST, self.forced))

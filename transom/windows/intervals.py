@@ -105,6 +105,22 @@ class IntervalSet:
         both = np.array(self.pairs, np.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
+    def without_gaps(self, shorter_than: int) -> IntervalSet:
+        """A superset in which short gaps are filled.
+
+        A window that is longer than a gap, and lies in it, also meets the interval before or after the gap. So the set
+        meets the same windows of a length if the gaps that are shorter than this length are filled.
+
+        >>> IntervalSet.of((0, 1), (3, 4), (9, 10)).without_gaps(shorter_than=5)
+        IntervalSet([0, 4) [9, 10))
+        """
+        if len(self.pairs) < 2:
+            return self
+        starts, stops = self.arrays()
+        edges = np.flatnonzero(starts[1:] - stops[:-1] >= shorter_than)
+        firsts, lasts = starts[np.r_[0, edges + 1]], stops[np.r_[edges, len(stops) - 1]]
+        return IntervalSet(tuple(zip(firsts.tolist(), lasts.tolist(), strict=True)))
+
     def coarsened(self, most: int) -> IntervalSet:
         """A superset of at most `most` intervals: the smallest gaps are filled."""
         if len(self.pairs) <= most:

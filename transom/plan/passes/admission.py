@@ -291,7 +291,7 @@ class _Change:
 
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
         self.members.setdefault(home, []).append(query.name)
-        self.queries[query.name] = QueryState((home,), unseen)
+        self.queries[query.name] = QueryState((home,), unseen).for_window(query.query.window.range)
 
     def close(self, home: int) -> None:
         selection = self.selections.pop(home)
