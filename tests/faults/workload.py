@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import BIDS, MINUTE, SettableClock, accounted, bids_files, bids_table
+from transom.plan.limits import Limits
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -134,7 +135,13 @@ class _Run:
     def __init__(self, workload: Workload, place: Path, make_engine: EngineFactory):
         self.workload, self.place = workload, place
         self.clock = SettableClock()
-        self.engine = make_engine(place / "checkpoint", clock=self.clock, state=workload.state, retention=6)
+        self.engine = make_engine(
+            place / "checkpoint",
+            clock=self.clock,
+            state=workload.state,
+            retention=6,
+            limits=Limits(process_ends=NEVER),
+        )
         stream: dict[str, Any] = {"time": "ts", "slack": "30 s"}
         if not workload.at_once:
             stream |= {"overload": "sideline", "budget": 12, "share": 1}

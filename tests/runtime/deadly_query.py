@@ -14,6 +14,7 @@ import transom
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 QUERIES, BATCHES, DEADLY_BATCH = 8, 5, 2
+PROCESS_ENDS = 2
 
 
 def deadly(value: int) -> int:
@@ -24,7 +25,8 @@ def deadly(value: int) -> int:
 
 def run(checkpoint: str, place: int) -> dict[str, object]:
     """Continue the program until all batches are done: the answers and the suspended queries."""
-    with transom.Engine(checkpoint=checkpoint, backend="local", sync=False) as engine:
+    limits = transom.Limits(process_ends=PROCESS_ENDS)
+    with transom.Engine(checkpoint=checkpoint, backend="local", sync=False, limits=limits) as engine:
         engine.udf("deadly", deadly, "int")
         feed = engine.feed("s", "v int, ts timestamp", time="ts")
         names = [f"q{i}" for i in range(QUERIES)]

@@ -7,7 +7,8 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -392,7 +393,7 @@ def test_a_process_that_is_restarted_gets_past_a_query_that_ends_it(tmp_path: Pa
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
     disturbed = json.loads(done.stdout)
-    assert deaths <= math.log2(deadly_query.QUERIES) + 4
+    assert deaths <= deadly_query.PROCESS_ENDS + math.log2(deadly_query.QUERIES) + 2
     culprit = f"q{place}"
     assert disturbed["suspended"] == {
         culprit: "batch 3 failed because of it: the process ended while the batch ran"
@@ -406,7 +407,11 @@ def begun_batch(tmp_path: Path, **changes: object) -> BegunBatch:
     intent = log.intent(1) or BatchIntent(1, 0)
     declared = Declared(LocalBackend(), log.store)
     directory = QueryDirectory(declared, Registry(), intent)
-    given = {"is_replay": True, "is_fatal": lambda error: isinstance(error, EOFError)} | changes
+    given = {
+        "is_replay": True,
+        "is_fatal": lambda error: isinstance(error, EOFError),
+        "most_ends": 8,
+    } | changes
     return BegunBatch(intent, log, directory, **given)  # type: ignore[arg-type]
 
 
@@ -423,19 +428,32 @@ def test_an_attempt_that_ends_is_no_death(tmp_path: Path) -> None:
         pass
 
 
-def test_the_end_of_the_backend_counts_like_the_end_of_the_process(tmp_path: Path) -> None:
+def test_processes_that_are_killed_from_outside_accuse_no_query(tmp_path: Path) -> None:
+    killed: list[AbstractContextManager[None]] = []  # attempts that are never left
+
+    def kill(excluded: Sequence[str]) -> None:
+        killed.append(begun_batch(tmp_path).attempt(excluded))
+        killed[-1].__enter__()
+
+    for _ in range(7):  # with the process that began the batch, 8 have ended
+        kill(())
+    with pytest.raises(ProcessEndedError), begun_batch(tmp_path).attempt(()):
+        pass
+    kill(["q"])
+    with pytest.raises(ProcessEndedError), begun_batch(tmp_path).attempt(["q"]):
+        pass
+    begun_batch(tmp_path).forget_attempts()
+    with begun_batch(tmp_path).attempt(()):
+        pass
+
+
+def test_two_ends_of_the_backend_are_enough(tmp_path: Path) -> None:
     fresh = begun_batch(tmp_path, is_replay=False)
     with pytest.raises(EOFError), fresh.attempt(()):
         raise EOFError
-    for deaths in (1, 2):
-        again = begun_batch(tmp_path)
-        for _ in range(deaths):
-            with pytest.raises(ProcessEndedError), again.attempt(()):
-                pass
-        with pytest.raises(EOFError), again.attempt(()):
-            raise EOFError
-    again.forget_attempts()
-    with begun_batch(tmp_path).attempt(()):
+    with pytest.raises(EOFError), begun_batch(tmp_path).attempt(()):
+        raise EOFError
+    with pytest.raises(ProcessEndedError), begun_batch(tmp_path).attempt(()):
         pass
 
 
@@ -455,7 +473,7 @@ def test_a_batch_that_no_query_is_to_blame_for_is_tried_again_by_the_next_proces
     monkeypatch.setattr(LocalBackend, "is_fatal", lambda self, error: isinstance(error, Death))
     with monkeypatch.context() as patch:
         patch.setattr(Ingest, "process", die)
-        for _ in range(4):  # twice as it is, without the query, without any
+        for _ in range(3):  # twice as it is, and without any query
             with pytest.raises(Death):
                 engine.step()
             engine.stop()

@@ -132,6 +132,9 @@ ENGINE = (
     Setting(
         "stream_expressions", "count", "the most different expressions of all queries of a stream", "10000"
     ),
+    Setting(
+        "process_ends", "count", "how many processes end in a batch before a query is suspended for it", "8"
+    ),
     Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),
 )
 

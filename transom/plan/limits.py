@@ -22,6 +22,9 @@ class Limits:
     summary_bytes: int = 1 << 30  # of the cells of a summary
     stream_expressions: int = 10_000  # of all queries of a stream: on Spark each takes about 3 ms a batch
 
+    # Isolation.
+    process_ends: int = 8  # of processes in one batch before the query that ends them is looked for
+
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
     pushed_rows: int = 10_000  # most rows of a pushed batch that are aggregated on the driver, without tasks

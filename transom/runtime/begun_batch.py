@@ -2,15 +2,15 @@
 
 A query can end the process: it exhausts the memory, or calls a library that crashes. No exception tells which query it
 was. So attempts at a batch that an earlier process left behind are counted in the log before they run. A count that was
-never taken back is an attempt that the process did not survive. The search for the culprit takes it as a failure, and
-continues where the process died: a process that is restarted again and again gets past the batch.
+never taken back is an attempt that the process did not survive. Processes are also killed from outside, and no query
+must suffer for that: only a batch that ended many processes in a row has a culprit. The search for it takes such an
+attempt as a failure and continues where the process ended, so restarted processes get past the batch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -31,8 +31,9 @@ class ProcessEndedError(Exception):
 class BegunBatch:
     """The intent of a batch. Each change is written to the log first, so that a replay does the same work.
 
-    `is_replay` says whether an earlier process began the batch. `is_fatal` recognises failures after which this process
-    can't go on, because the backend is gone: they count like the end of the process.
+    `is_replay` says whether an earlier process began the batch. `most_ends` processes may end in it before a culprit is
+    looked for. `is_fatal` recognises failures after which this process can't go on, because the backend is gone; two
+    of them are enough, because nobody kills the backend alone.
     """
 
     intent: BatchIntent
@@ -40,16 +41,14 @@ class BegunBatch:
     directory: QueryDirectory
     is_replay: bool
     is_fatal: Callable[[BaseException], bool]
-    _deaths: Counter[str] = field(
-        default_factory=Counter
-    )  # of earlier processes, that the search has yet to see
+    most_ends: int
+    _ends: dict[str, int] = field(default_factory=dict)  # of earlier processes, by attempt
 
     def __post_init__(self) -> None:
         if self.is_replay:
-            self._deaths.update(self.intent.unfinished)
             if not self.intent.unfinished:  # the first attempt of a batch is not counted ahead
-                self._deaths[self._key(())] = 1
                 self._count(self._key(()), 1)
+            self._ends = dict(self.intent.unfinished)
 
     def suspend(self, key: str, reason: str) -> None:
         """Leave a query or a summary out of the batch, and of all later ones."""
@@ -77,10 +76,9 @@ class BegunBatch:
 
     @contextmanager
     def attempt(self, excluded: Collection[str]) -> Iterator[None]:
-        """Count an attempt while it runs; ProcessEndedError instead if an earlier process died in it."""
+        """Count an attempt while it runs; ProcessEndedError instead if earlier processes ended in it."""
         key = self._key(excluded)
-        if self._deaths[key]:
-            self._deaths[key] -= 1
+        if self._ends.get(key, 0) >= (1 if excluded else self.most_ends):
             raise ProcessEndedError("the process ended while the batch ran")
         is_counted = self.is_replay or bool(excluded)
         before = self.intent.unfinished.get(key, 0)
@@ -89,16 +87,15 @@ class BegunBatch:
         try:
             yield
         except BaseException as error:
-            if not self.is_fatal(error):
-                with suppress(Exception):  # what the attempt failed with is more important
-                    self._count(key, before)
+            with suppress(Exception):  # what the attempt failed with is more important
+                self._count(key, before + (-(-self.most_ends // 2) if self.is_fatal(error) else 0))
             raise
         if is_counted:
             self._count(key, before)
 
     def forget_attempts(self) -> None:
-        """Let the next process try the batch as if no process had died in it."""
-        self._deaths.clear()
+        """Let the next process try the batch as if no process had ended in it."""
+        self._ends.clear()
         self._write(replace(self.intent, unfinished={self._key(()): 0}))
 
     def _count(self, key: str, attempts: int) -> None:

@@ -334,7 +334,8 @@ class BatchLoop:
     def _process(self, intent: BatchIntent, frame: Frame | None) -> None:
         """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
         is_replay = intent.batch_id <= self.log.last_begun
-        begun = BegunBatch(intent, self.log, self.directory, is_replay, self.backend.is_fatal)
+        most_ends = self.planner.strategy.limits.process_ends
+        begun = BegunBatch(intent, self.log, self.directory, is_replay, self.backend.is_fatal, most_ends)
         stream = None if intent.stream is None else self.declared.streams[intent.stream]
         rows = BatchRows(begun, stream, frame)
         rows.frame()
