@@ -8,7 +8,7 @@ from typing import Any
 from tests.differential.cases import BatchCase, Case
 from tests.differential.engine import Row, bound, key, presented, table_of
 from tests.differential.on_engine import keys_at
-from tests.differential.oracle_comparison import oracle_answer, same_as_oracle, same_early
+from tests.differential.oracle_comparison import oracle_answer, same_as_oracle
 from tests.engine_factory import EngineFactory
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES
@@ -109,8 +109,8 @@ def check_on_engine(
             (final, early), late = engine.results(), engine.late()
         queries = bound(case.queries)
         expected = oracle_answer(case, queries)
-        same_early(case, queries, early, expected)
-        same_as_oracle(case, queries, final, late, engine.engine.progress().streams["s"], expected)
+        totals = engine.engine.progress().streams["s"]
+        same_as_oracle(case, queries, final, late, totals, expected, early)
     except Exception as error:
         error.add_note(f"drawn by Random({seed}), {options}, restart={restart}")
         raise

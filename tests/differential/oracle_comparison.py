@@ -104,21 +104,10 @@ def compare(
         if restart:
             engine.restart()
     expected = oracle_answer(case, queries)
-    same_early(case, queries, engine.early, expected)
     assert engine.state.accounts.unaccounted == 0
     same_accounts(case, queries, engine.state.accounts, expected)
     totals = engine.state.stream("s").totals
-    return same_as_oracle(case, queries, engine.results, engine.late, totals, expected)
-
-
-def same_early(
-    case: Case, queries: dict[str, Query], early: dict[str, list[Row]], expected: oracle.OracleOutcome
-) -> None:
-    """What prods were told is what the oracle knows of the rows so far."""
-    if not any(batch.prods for batch in case.batches):
-        return
-    extras = {name: same_results(query, early[name], expected.early[name]) for name, query in queries.items()}
-    retained_is_right(case, queries, {name: rows for name, rows in extras.items() if rows}, early=True)
+    return same_as_oracle(case, queries, engine.results, engine.late, totals, expected, engine.early)
 
 
 def same_as_oracle(
@@ -128,6 +117,7 @@ def same_as_oracle(
     late: list[Any],
     totals: Totals | StreamProgress,
     expected: oracle.OracleOutcome | None = None,
+    early: dict[str, list[Row]] | None = None,
 ) -> int:
     """Compare all that came out of an engine with all that comes out of the oracle.
 
@@ -136,6 +126,14 @@ def same_as_oracle(
     """
     expected = expected or oracle_answer(case, queries)
     is_exact = same_fates(case, queries, expected, late, totals)
+    if early is not None and any(batch.prods for batch in case.batches):
+        unexpected = {
+            name: same_results(query, early[name], expected.early[name], is_exact)
+            for name, query in queries.items()
+        }
+        retained_is_right(
+            case, queries, {name: rows for name, rows in unexpected.items() if rows}, early=True
+        )
     extras = {
         name: same_results(query, results[name], expected.results[name], is_exact)
         for name, query in queries.items()

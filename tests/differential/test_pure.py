@@ -73,6 +73,11 @@ def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[
         check_on_engine(drawn, number, restart=number % 5 == 0, **options)
 
 
+def test_a_prod_of_windows_that_the_end_of_the_stream_had_closed() -> None:
+    rng = Random(3261054586)
+    check_on_engine(prodded(rng, rng.choice([case, alike])(rng)), 3261054586)
+
+
 @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "restarted at every batch"])
 @pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
 def test_every_strategy_gives_the_oracles_answers(options: dict[str, Any], restart: bool, seed: int) -> None:

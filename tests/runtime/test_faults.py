@@ -184,6 +184,7 @@ def test_a_path_whose_batch_fails_at(
     check_fault(make_engine, tmp_path, undisturbed, monkeypatch, "path", step, after)
 
 
+@pytest.mark.faults
 @STREAMING
 @pytest.mark.parametrize(
     ("step", "after"),
