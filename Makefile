@@ -10,6 +10,8 @@ BENCH := .venv-bench
 AUDIT := .venv-audit
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising
+# One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
+WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
 PACKAGE_TESTS := -m "not cluster and not browser and not faults" --ignore=tests/benchmarks --ignore=tests/reproduce
 
@@ -24,10 +26,10 @@ demo: java $(READY) ## a real stream of flights, dozens of queries and the dashb
 	@$(BIN)/transom demo $(ARGS)
 
 test: java $(READY) ## the package's tests, without those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
-	@$(BIN)/python -m pytest $(PACKAGE_TESTS) -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest $(PACKAGE_TESTS) $(WORKERS) $(ARGS)
 
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
-	@$(BIN)/python -m pytest $(PACKAGE_TESTS) -n 2 --dist loadgroup --cov=transom --cov-report=term:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest $(PACKAGE_TESTS) $(WORKERS) --cov=transom --cov-report=term:skip-covered $(ARGS)
 
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
@@ -43,7 +45,7 @@ test-browser: java $(READY) ## the dashboard in a real Chromium, which is instal
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
-	@$(BIN)/python -m pytest -m "faults and not cluster" -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m "faults and not cluster" $(WORKERS) $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)

@@ -25,6 +25,7 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 def pytest_configure(config: pytest.Config) -> None:
     """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated."""
     config.addinivalue_line("markers", "spark: needs a Spark session (added to tests that use it)")
+    config.addinivalue_line("markers", "one_worker: the tests of the file share something expensive")
     config.addinivalue_line(
         "markers",
         "backends(*names, reason): the backends that a test runs on; the local one if there is no mark",
@@ -55,11 +56,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the session; those of a file stay together, the others go wherever."""
+    """Mark the tests that use the session. One worker of pytest-xdist runs them all: a JVM takes seconds to start."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "spark" in getattr(item, "fixturenames", ()) or parameters.get("make_engine") == "spark":
             item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("one_worker") is not None:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 

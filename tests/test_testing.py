@@ -21,3 +21,12 @@ def test_expensive_takes_its_time_and_changes_nothing() -> None:
 def test_what_is_no_time_is_refused(seconds: Any) -> None:
     with pytest.raises(SettingError, match="expensive takes seconds"):
         expensive(seconds)
+
+
+@pytest.mark.xdist_group("grouped")
+def test_the_installed_pytest_and_its_plugin_keep_groups_in_one_worker(
+    request: pytest.FixtureRequest,
+) -> None:
+    """The plugin changes a private attribute of pytest's, which other versions call something else."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@grouped")

@@ -18,7 +18,7 @@ from tests.faults.workload import Workload
 from tests.runtime.engine_helpers import PER_SITE, answers, bids, bids_engine
 from transom.plan.limits import Limits
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900), pytest.mark.xdist_group("test_spark.py")]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900), pytest.mark.one_worker]
 
 SHARED = Workload("files", at_once=True, batches=4)
 

@@ -47,7 +47,7 @@ def chain(count: int) -> str:
     return "%".join(["", *"a" * count, "b"])
 
 
-pytestmark = pytest.mark.xdist_group("test_hostile_queries.py")  # the cases share one run of an engine
+pytestmark = pytest.mark.one_worker  # the cases share one run of an engine
 
 REFUSED = {
     "a slide of a second for 100 years": windows("RANGE 36500 days SLIDE 1 second"),
