@@ -55,6 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("make_engine", backends_of(marks), indirect=True, scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)  # the plugin reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use the session. One worker of pytest-xdist runs them all: a JVM takes seconds to start."""
     for item in items:
