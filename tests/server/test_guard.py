@@ -210,6 +210,10 @@ class TestSigningIn:
         )
         assert told.headers["location"] == "/"
 
+    def test_the_page_brings_its_icon_because_the_server_s_needs_a_token(self) -> None:
+        assert '<link rel="icon" href="data:,">' in ask(path="/login", token=TOKEN).text
+        assert ask(path="/favicon.ico", token=TOKEN).status_code == 401
+
     def test_what_was_typed_is_not_written_into_the_page(self) -> None:
         told = ask(path='/login?next=/"><script>', token=TOKEN)
         assert "<script>" not in told.text

@@ -29,6 +29,7 @@ FORM = """<!doctype html>
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Transom: sign in</title>
+<link rel="icon" href="data:,">
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 system-ui, sans-serif; margin: 0; min-height: 100vh; display: grid;
