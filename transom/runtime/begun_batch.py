@@ -87,8 +87,9 @@ class BegunBatch:
         try:
             yield
         except BaseException as error:
+            half = (self.most_ends + 1) // 2
             with suppress(Exception):  # what the attempt failed with is more important
-                self._count(key, before + (-(-self.most_ends // 2) if self.is_fatal(error) else 0))
+                self._count(key, before + half if self.is_fatal(error) else before)
             raise
         if is_counted:
             self._count(key, before)
