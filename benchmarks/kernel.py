@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,11 +70,17 @@ def compiled(queries: dict[str, str]) -> list[CompiledQuery]:
     return compiled_queries
 
 
-def measure(batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str) -> Measured:
+def measure(
+    batches: list[pa.Table],
+    queries: dict[str, str],
+    windows: str,
+    fragments: str,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Measured:
     """Aggregate the batches; an unshared strategy runs one query's plan at a time."""
     ready = compiled(queries)
     if windows.startswith("unshared"):
-        runs = [_run(batches, [query], windows, fragments) for query in ready]
+        runs = [_run(batches, [query], windows, fragments, clock) for query in ready]
         return Measured(
             sum(run.partial_seconds for run in runs),
             sum(run.final_seconds for run in runs),
@@ -82,11 +88,15 @@ def measure(batches: list[pa.Table], queries: dict[str, str], windows: str, frag
             sum(run.finals for run in runs),
             sum(run.state_bytes for run in runs),
         )
-    return _run(batches, ready, windows, fragments)
+    return _run(batches, ready, windows, fragments, clock)
 
 
 def _run(
-    batches: Sequence[pa.Table], queries: Sequence[CompiledQuery], windows: str, fragments: str
+    batches: Sequence[pa.Table],
+    queries: Sequence[CompiledQuery],
+    windows: str,
+    fragments: str,
+    clock: Callable[[], float],
 ) -> Measured:
     strategy = Strategy(windows.startswith("shared"), windows.endswith("paned"), FragmentSharing(fragments))
     rules = StreamRules(TIME, 0)
@@ -99,7 +109,7 @@ def _run(
     partials = finals = 0
     for batch in batches:
         table = projected(batch, names)
-        started = time.perf_counter()
+        started = clock()
         shared = planner.plan(state, queries)
         closed = {TIME: state.stream("trades").clock(TIME).closed}
         plan = BatchPlan(
@@ -107,10 +117,10 @@ def _run(
         )
         outcome = count_partials(aggregate_rows(table, plan), plan)
         outcome.accounts = accounts_of(outcome, plan)
-        between = time.perf_counter()
+        between = clock()
         done = apply_batch(state, [BatchInput(rules, queries, outcome)])
-        partial, final = partial + between - started, final + time.perf_counter() - between
-        state, finals, partials = done.state, finals + done.finals, partials + outcome.counted
+        partial, final = partial + between - started, final + clock() - between
+        state, finals, partials = done.state, finals + done.finals, partials + outcome.lifted
     return Measured(partial, final, partials, finals, sum(table.nbytes for table in state.sheets.values()))
 
 
