@@ -7,13 +7,16 @@ from decimal import Decimal
 from operator import add, mul, sub
 from typing import Any, Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.casts import cast
-from transom.sql.interpreter.typed_expression import TypedExpression, converted, strict
+from transom.sql.interpreter.condition_vectors import chosen
+from transom.sql.interpreter.number_vectors import vector_arithmetic, vector_of_number, whole_quotients
+from transom.sql.interpreter.typed_expression import TypedExpression, combined, converted, strict
 from transom.sql.interpreter.types import (
     BOOL,
     DOUBLE,
@@ -27,6 +30,7 @@ from transom.sql.interpreter.types import (
     unsupported,
 )
 from transom.sql.interpreter.values import EXACT, fit, single, wrap
+from transom.sql.interpreter.vectors import Vector, VectorTable
 
 
 def remainder(left: Any, right: Any) -> Any:
@@ -59,7 +63,7 @@ def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> 
     """`left operator right`: integers wrap, decimals too large and division by zero are null."""
     narrow_left, narrow_right = as_literal_decimal(left, right), as_literal_decimal(right, left)
     type = types.arithmetic_type(operator, narrow_left, narrow_right)
-    compute = OPERATIONS[operator]
+    compute, vector = OPERATIONS[operator], vector_arithmetic(operator, type)
 
     def function(a: Any, b: Any) -> Any:
         if operator in "/%" and b == 0:
@@ -67,12 +71,12 @@ def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> 
         return settled(compute(a, b), type)
 
     if type == DOUBLE and operator in PLAIN:
-        return strict(type, PLAIN[operator], converted(left, type), converted(right, type))
+        return strict(type, PLAIN[operator], converted(left, type), converted(right, type), vector=vector)
     if is_decimal(type):
         left, right = (converted(arg, types.as_decimal(narrow)) for arg, narrow in
                        ((left, narrow_left), (right, narrow_right)))  # fmt: skip
         return strict(type, function, left, right)
-    return strict(type, function, converted(left, type), converted(right, type))
+    return strict(type, function, converted(left, type), converted(right, type), vector=vector)
 
 
 def as_literal_decimal(arg: TypedExpression, other: TypedExpression) -> pa.DataType:
@@ -103,19 +107,24 @@ def whole_quotient(left: TypedExpression, right: TypedExpression) -> TypedExpres
 
     if not all(is_int(arg.type) or is_decimal(arg.type) for arg in (left, right)):
         raise unsupported(f"{left.type} div {right.type}")
-    return strict(LONG, function, left, right)
+    vector = whole_quotients if is_int(left.type) and is_int(right.type) else None
+    return strict(LONG, function, left, right, vector=vector)
 
 
 def negative(arg: TypedExpression) -> TypedExpression:
     """`-x`."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
-    return strict(arg.type, lambda value: settled(-value, arg.type), arg)
+    return strict(
+        arg.type, lambda value: settled(-value, arg.type), arg, vector=vector_of_number(np.negative, arg.type)
+    )
 
 
 def absolute(arg: TypedExpression) -> TypedExpression:
     """`abs(x)`, which wraps for the least integer."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
-    return strict(arg.type, lambda value: settled(abs(value), arg.type), arg)
+    return strict(
+        arg.type, lambda value: settled(abs(value), arg.type), arg, vector=vector_of_number(np.abs, arg.type)
+    )
 
 
 def numeric(arg: TypedExpression) -> TypedExpression:
@@ -210,7 +219,15 @@ def power(base: float, exponent: float) -> float:
 def nan_test(arg: TypedExpression) -> TypedExpression:
     """`isnan(x)`, false for null."""
     arg = converted(arg, DOUBLE) if not is_float(arg.type) else arg
-    return TypedExpression(BOOL, lambda row: (value := arg.of(row)) is not None and math.isnan(value))
+
+    def of_table(table: VectorTable) -> Vector:
+        vector = table.value(arg)
+        found = np.isnan(vector.values)
+        return Vector(found if vector.nulls is None else found & ~vector.nulls, None, vector.by_row)
+
+    return combined(
+        BOOL, lambda row: (value := arg.of(row)) is not None and math.isnan(value), [arg], of_table
+    )
 
 
 def nan_value(arg: TypedExpression, instead: TypedExpression) -> TypedExpression:
@@ -222,7 +239,12 @@ def nan_value(arg: TypedExpression, instead: TypedExpression) -> TypedExpression
         value = left.of(row)
         return right.of(row) if value is not None and math.isnan(value) else value
 
-    return TypedExpression(type, of)
+    def of_table(table: VectorTable) -> Vector:
+        value = table.value(left)
+        is_number = ~np.isnan(value.values) if value.nulls is None else ~np.isnan(value.values) | value.nulls
+        return chosen(type, table, [is_number], [value, table.value(right)])
+
+    return combined(type, of, [left, right], of_table)
 
 
 def sign(value: float) -> float:

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+import numpy as np
+
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
+from transom.sql.interpreter.condition_vectors import (
+    chosen,
+    conjunction,
+    disjunction,
+    extreme_vector,
+    is_true,
+    null_safe_equality,
+    vector_comparison,
+)
+from transom.sql.interpreter.typed_expression import (
+    Row,
+    TypedExpression,
+    combined,
+    converted,
+    literal,
+    strict,
+)
 from transom.sql.interpreter.types import BOOL, NULL
 from transom.sql.interpreter.values import ORDER_TESTS, order, order_nulls
+from transom.sql.interpreter.vectors import Vector, VectorTable, any_mask
 
 
 def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -16,8 +35,21 @@ def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> 
     type = types.compared(left.type, right.type)
     left, right = converted(left, type), converted(right, type)
     if operator == "<=>":
-        return TypedExpression(BOOL, lambda row: order_nulls(left.of(row), right.of(row)) == 0)
-    return strict(BOOL, lambda a, b: ORDER_TESTS[operator](order(a, b)), left, right)
+        return null_safe(left, right)
+    test = ORDER_TESTS[operator]
+    vector = vector_comparison(operator, type)
+    return strict(BOOL, lambda a, b: test(order(a, b)), left, right, vector=vector)
+
+
+def null_safe(left: TypedExpression, right: TypedExpression) -> TypedExpression:
+    """`left <=> right` of one type: null equals null."""
+    equal = comparison("=", left, right)
+    return combined(
+        BOOL,
+        lambda row: order_nulls(left.of(row), right.of(row)) == 0,
+        [equal],
+        lambda table: null_safe_equality(table.value(equal), table.value(left), table.value(right)),
+    )
 
 
 def boolean(arg: TypedExpression) -> TypedExpression:
@@ -38,17 +70,18 @@ def all_of(*parts: TypedExpression) -> TypedExpression:
             outcome = None if value is None else outcome
         return outcome
 
-    return TypedExpression(BOOL, of)
+    return combined(BOOL, of, parts, lambda table: conjunction([table.value(part) for part in parts]))
 
 
 def inverse(part: TypedExpression) -> TypedExpression:
     """Kleene's NOT."""
-    return strict(BOOL, lambda value: not value, boolean(part))
+    return strict(BOOL, lambda value: not value, boolean(part), vector=np.logical_not)
 
 
 def any_of(*parts: TypedExpression) -> TypedExpression:
     """Kleene's OR."""
-    return inverse(all_of(*map(inverse, parts)))
+    of = inverse(all_of(*map(inverse, parts))).of
+    return combined(BOOL, of, parts, lambda table: disjunction([table.value(part) for part in parts]))
 
 
 def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpression:
@@ -68,7 +101,10 @@ def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpr
                 return True
         return None if has_null else False
 
-    return TypedExpression(BOOL, of)
+    equalities = [comparison("=", arg, candidate) for candidate in candidates]
+    return combined(
+        BOOL, of, equalities, lambda table: disjunction([table.value(each) for each in equalities])
+    )
 
 
 # --- choices ---------------------------------------------------------------------------------
@@ -79,17 +115,35 @@ def case(
 ) -> TypedExpression:
     """The value of the first branch whose condition is true."""
     type = types.common_type([*(value.type for _, value in branches), otherwise.type], text=True)
-    chosen = [(boolean(condition), converted(value, type)) for condition, value in branches]
+    pairs = [(boolean(condition), converted(value, type)) for condition, value in branches]
     last = converted(otherwise, type)
-    return TypedExpression(type, lambda row: next((v for c, v in chosen if c.of(row) is True), last).of(row))
+
+    def of_table(table: VectorTable) -> Vector:
+        conditions = [table.value(condition) for condition, _ in pairs]
+        values = [table.value(value) for _, value in pairs]
+        found = chosen(type, table, [is_true(each) for each in conditions], [*values, table.value(last)])
+        return Vector(found.values, found.nulls, any_mask(each.by_row for each in (found, *conditions)))
+
+    return combined(
+        type,
+        lambda row: next((v for c, v in pairs if c.of(row) is True), last).of(row),
+        [*(part for pair in pairs for part in pair), last],
+        of_table,
+    )
 
 
 def coalesce(args: Sequence[TypedExpression]) -> TypedExpression:
     """The first that is not null."""
     type = types.common_type([arg.type for arg in args], text=True)
     casts = [converted(arg, type) for arg in args]
-    return TypedExpression(
-        type, lambda row: next((v for arg in casts if (v := arg.of(row)) is not None), None)
+
+    def of_table(table: VectorTable) -> Vector:
+        values = [table.value(arg) for arg in casts]
+        present = [np.ones(1, np.bool_) if each.nulls is None else ~each.nulls for each in values[:-1]]
+        return chosen(type, table, present, values)
+
+    return combined(
+        type, lambda row: next((v for arg in casts if (v := arg.of(row)) is not None), None), casts, of_table
     )
 
 
@@ -105,7 +159,15 @@ def extreme(sign: int, args: Sequence[TypedExpression]) -> TypedExpression:
                 best = value
         return best
 
-    return TypedExpression(type, of)
+    is_better = vector_comparison(">" if sign > 0 else "<", type)
+    if is_better is None:
+        return TypedExpression(type, of)
+    return combined(
+        type,
+        of,
+        casts,
+        lambda table: extreme_vector(is_better, type, table, [table.value(arg) for arg in casts]),
+    )
 
 
 def null_if(left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -115,7 +177,12 @@ def null_if(left: TypedExpression, right: TypedExpression) -> TypedExpression:
 
 def is_null(arg: TypedExpression) -> TypedExpression:
     """`x IS NULL`."""
-    return TypedExpression(BOOL, lambda row: arg.of(row) is None)
+
+    def of_table(table: VectorTable) -> Vector:
+        value = table.value(arg)
+        return Vector(np.zeros(1, np.bool_) if value.nulls is None else value.nulls, None, value.by_row)
+
+    return combined(BOOL, lambda row: arg.of(row) is None, [arg], of_table)
 
 
 def is_truth(left: TypedExpression, right: TypedExpression) -> TypedExpression:

@@ -23,7 +23,7 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.function_table import FUNCTIONS
 from transom.sql.interpreter.string_literals import string_value
-from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal
+from transom.sql.interpreter.typed_expression import TypedExpression, column_expression, converted, literal
 from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
 from transom.sql.interpreter.values import wrap
 from transom.sql.syntax.spark_parser import parse_expression
@@ -56,7 +56,7 @@ class Compiler:
         if stored is None:
             raise SQLError(f"unknown column {name}{near_miss(name, self.columns)}")
         self.used.add(stored)
-        return TypedExpression(self.columns[stored], operator.itemgetter(stored))
+        return column_expression(stored, self.columns[stored])
 
 
 Builder = Callable[[Compiler, Any], TypedExpression]

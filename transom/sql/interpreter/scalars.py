@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -15,6 +16,7 @@ from transom.sql.interpreter.expressions import Compiler, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
 from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.values import column_values
+from transom.sql.interpreter.vectors import VectorTable, array_of, full
 
 MAX_CACHED_EXPRESSIONS = (
     100_000  # compiled expressions; a day of queries that come and go must not fill the memory
@@ -28,6 +30,11 @@ class Compiled:
     typed: TypedExpression
     used: tuple[str, ...]
     column: str | None
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether its time per row is small, whatever the values are: Arrow and NumPy compute all of it."""
+        return self.typed.is_vectorized
 
 
 class InterpretedScalars:
@@ -71,19 +78,30 @@ class InterpretedScalars:
                 answers.append(error)
         return answers
 
+    def compiled(self, columns: Columns, text: str) -> Compiled | None:
+        """The compiled expression over such columns; None if only Spark can evaluate it."""
+        try:
+            return self._compile(text, tuple(columns.items()))
+        except SQLError:
+            return None
+
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
-        """A table with one column for each named expression."""
+        """A table with one column for each named expression: by vectors if they have vector forms, else row by row."""
+        return self._projected(Evaluation(table).array, table, expressions)
+
+    def project_by_row(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        """The same by the row forms alone: the reference with which vector forms are compared."""
+        return self._projected(Evaluation(table).array_by_row, table, expressions)
+
+    def _projected(
+        self,
+        evaluate: Callable[[Compiled], pa.Array | pa.ChunkedArray],
+        table: pa.Table,
+        expressions: Mapping[str, str],
+    ) -> pa.Table:
         key = tuple(zip(table.column_names, table.schema.types, strict=True))
         compiled = {name: self._compile(text, key) for name, text in expressions.items()}
-        rows: dict[tuple[str, ...], list[Row]] = {}
-        arrays: list[pa.Array | pa.ChunkedArray] = []
-        for each in compiled.values():
-            if each.column is not None:
-                arrays.append(table[each.column])
-                continue
-            if each.used not in rows:
-                rows[each.used] = _rows(table, each.used)
-            arrays.append(_array(each.typed, rows[each.used]))
+        arrays = [evaluate(each) for each in compiled.values()]
         fields = [pa.field(name, each.typed.type) for name, each in compiled.items()]
         if not arrays:
             return table.select([])
@@ -118,6 +136,44 @@ class InterpretedScalars:
             self._compiled = {}
         self._compiled[columns, text] = compiled
         return compiled
+
+
+class Evaluation:
+    """The evaluation of expressions over one table."""
+
+    def __init__(self, table: pa.Table):
+        self._table = table
+        self._vectors = VectorTable(table)
+        self._rows: dict[tuple[str, ...], list[Row]] = {}
+
+    def array(self, compiled: Compiled) -> pa.Array | pa.ChunkedArray:
+        """The values of an expression."""
+        if compiled.column is not None:
+            return self._table[compiled.column]
+        if compiled.typed.vector is None:
+            return self.array_by_row(compiled)
+        with np.errstate(all="ignore"):
+            vector = self._vectors.value(compiled.typed)
+            found = array_of(vector, compiled.typed.type, self._table.num_rows)
+        return found if vector.by_row is None else self._with_rows(found, vector.by_row, compiled)
+
+    def array_by_row(self, compiled: Compiled) -> pa.Array | pa.ChunkedArray:
+        """The values of an expression, by its row form."""
+        if compiled.column is not None:
+            return self._table[compiled.column]
+        names = compiled.used
+        if names not in self._rows:
+            self._rows[names] = _rows(self._table, names)
+        return _array(compiled.typed, self._rows[names])
+
+    def _with_rows(self, found: pa.Array, by_row: np.ndarray, compiled: Compiled) -> pa.Array:
+        """The values, with those of some rows computed by the row form."""
+        size = self._table.num_rows
+        places = np.flatnonzero(full(by_row, size))
+        rows = _rows(self._table.take(pa.array(places)), compiled.used)
+        sources = np.arange(size)
+        sources[places] = size + np.arange(len(places))
+        return pa.concat_arrays([found, _array(compiled.typed, rows)]).take(pa.array(sources))
 
 
 def _rows(table: pa.Table, names: tuple[str, ...]) -> list[Row]:

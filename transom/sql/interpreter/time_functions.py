@@ -9,11 +9,18 @@ import re
 from datetime import date, timedelta
 from typing import Any, Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from transom.durations import DAY, HOUR, MINUTE, SECOND
 from transom.errors import SQLError
 from transom.sql.interpreter.casts import cast, to_date
+from transom.sql.interpreter.time_vectors import (
+    differences,
+    rounded_down,
+    seconds_towards_zero,
+    units_to_micros,
+)
 from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal, strict
 from transom.sql.interpreter.types import (
     DATE,
@@ -111,11 +118,12 @@ def time_arithmetic(operator: str, left: TypedExpression, right: TypedExpression
     if operator == "+" and is_interval(left.type) and not is_interval(right.type):
         left, right = right, left
     if operator in "+-" and is_interval(right.type) and (is_timestamp(left.type) or is_interval(left.type)):
-        return strict(left.type, lambda a, b: wrap(a + sign * b, 64), left, right)
+        vector = np.add if sign > 0 else np.subtract
+        return strict(left.type, lambda a, b: wrap(a + sign * b, 64), left, right, vector=vector)
     if operator in "+-" and left.type == DATE and is_int(right.type):
         return date_plus(sign, left, right)
     if operator == "-" and not is_interval(left.type) and not is_interval(right.type):
-        return strict(INTERVAL, lambda a, b: a - b, *map(to_micros, (left, right)))
+        return strict(INTERVAL, lambda a, b: a - b, *map(to_micros, (left, right)), vector=differences)
     raise unsupported(f"{left.type} {operator} {right.type}")
 
 
@@ -181,14 +189,15 @@ def date_trunc(unit: TypedExpression, arg: TypedExpression) -> TypedExpression:
 
 def since_1970(unit: int, arg: TypedExpression) -> TypedExpression:
     """`unix_seconds`, `unix_millis` and `unix_micros`, rounded down."""
-    return strict(LONG, lambda micros: micros // unit, converted(arg, TIMESTAMP))
+    return strict(LONG, lambda micros: micros // unit, converted(arg, TIMESTAMP), vector=rounded_down(unit))
 
 
 def timestamp_from(unit: int, arg: TypedExpression) -> TypedExpression:
     """`timestamp_seconds`, `timestamp_millis` and `timestamp_micros`."""
     if not is_int(arg.type) and not (unit == SECOND and arg.type != STRING):
         raise SQLError(f"a number was expected, not {arg.type}")
-    return strict(TIMESTAMP, lambda number: fitting(int(number * unit)), arg)
+    vector = units_to_micros(unit) if is_int(arg.type) else None
+    return strict(TIMESTAMP, lambda number: fitting(int(number * unit)), arg, vector=vector)
 
 
 def fitting(micros: int) -> int | None:
@@ -201,7 +210,10 @@ def unix_timestamp(args: Sequence[TypedExpression]) -> TypedExpression:
     arg = args[0]
     if not is_text(arg.type):  # towards zero, unlike unix_seconds
         return strict(
-            LONG, lambda micros: abs(micros) // SECOND * (-1 if micros < 0 else 1), as_timestamp(arg)
+            LONG,
+            lambda micros: abs(micros) // SECOND * (-1 if micros < 0 else 1),
+            as_timestamp(arg),
+            vector=seconds_towards_zero,
         )
 
     def function(value: str) -> Any:
@@ -214,7 +226,7 @@ def unix_timestamp(args: Sequence[TypedExpression]) -> TypedExpression:
 
 def unix_date(arg: TypedExpression) -> TypedExpression:
     """`unix_date(d)`: days since 1970."""
-    return strict(INT, lambda day: (day - FIRST_DAY).days, as_date(arg))
+    return strict(INT, lambda day: (day - FIRST_DAY).days, as_date(arg), vector=lambda days: days)
 
 
 def date_from_days(arg: TypedExpression) -> TypedExpression:

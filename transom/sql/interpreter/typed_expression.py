@@ -2,36 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
+from transom.sql.interpreter.cast_vectors import vector_cast
 from transom.sql.interpreter.casts import cast, check_cast
+from transom.sql.interpreter.distinct_values import by_distinct
 from transom.sql.interpreter.types import DOUBLE, is_int
+from transom.sql.interpreter.vectors import Vector, VectorTable, constant_vector, either
 
 Row = Mapping[str, Any]
+VectorForm = Callable[[VectorTable], Vector]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TypedExpression:
-    """An expression with its type: `of` computes it from a row. `constant` is a literal's value."""
+    """An expression with its type: `of` computes it from a row, `vector` from a table. `constant` is a literal's value.
+
+    The row form is the reference: both give the same values. An expression without a vector form is evaluated row
+    by row as a whole. It is vectorized if its time per row is small whatever the values are; otherwise the vector
+    form calls the row function once for every distinct value.
+    """
 
     type: pa.DataType
     of: Callable[[Row], Any]
     constant: Any = None
+    vector: VectorForm | None = None
+    is_vectorized: bool = False
+
+
+def column_expression(name: str, type: pa.DataType) -> TypedExpression:
+    """A column of the table."""
+    return TypedExpression(type, itemgetter(name), None, lambda table: table.column(name), True)
 
 
 def literal(value: Any, type: pa.DataType) -> TypedExpression:
     """A constant."""
-    return TypedExpression(type, lambda row: value, value)
+    vector = constant_vector(value, type)
+    return TypedExpression(type, lambda row: value, value, lambda table: vector, True)
 
 
-def strict(type: pa.DataType, function: Callable[..., Any], *args: TypedExpression) -> TypedExpression:
-    """A function of values that is null when any argument is null."""
+def combined(
+    type: pa.DataType,
+    of: Callable[[Row], Any],
+    args: Sequence[TypedExpression],
+    vector: VectorForm,
+    is_native: bool = True,
+) -> TypedExpression:
+    """An expression of others; it has a vector form if all of them have one."""
+    return TypedExpression(
+        type,
+        of,
+        None,
+        vector if all(arg.vector is not None for arg in args) else None,
+        is_native and all(arg.is_vectorized for arg in args),
+    )
+
+
+def strict(
+    type: pa.DataType,
+    function: Callable[..., Any],
+    *args: TypedExpression,
+    vector: Callable[..., Any] | None = None,
+) -> TypedExpression:
+    """A function of values that is null when any argument is null.
+
+    `vector` is the same function of NumPy or Arrow arrays: it returns an array, or a `Vector` with further nulls and
+    rows that are left to the row form. Without it, the function is called once for every distinct value.
+    """
+    compute = vector or by_distinct(type, function, [arg.type for arg in args])
+
+    def of_table(table: VectorTable) -> Vector:
+        arrays, nulls, by_row = table.values(args)
+        if vector is None:
+            return compute(arrays, nulls, by_row)
+        found = compute(*arrays)
+        if not isinstance(found, Vector):
+            return Vector(found, nulls, by_row)
+        return Vector(found.values, either(nulls, found.nulls), either(by_row, found.by_row))
+
+    return combined(type, strict_row_form(function, args), args, of_table, vector is not None)
+
+
+def strict_row_form(function: Callable[..., Any], args: Sequence[TypedExpression]) -> Callable[[Row], Any]:
+    """The row form of a null-strict function."""
     if len(args) == 1:
         only = args[0].of
-        return TypedExpression(type, lambda row: None if (value := only(row)) is None else function(value))
+        return lambda row: None if (value := only(row)) is None else function(value)
 
     if len(args) == 2:
         left, right = args[0].of, args[1].of
@@ -41,13 +102,13 @@ def strict(type: pa.DataType, function: Callable[..., Any], *args: TypedExpressi
                 return None
             return function(first, second)
 
-        return TypedExpression(type, of_two)
+        return of_two
 
     def of(row: Row) -> Any:
         values = [arg.of(row) for arg in args]
         return None if any(value is None for value in values) else function(*values)
 
-    return TypedExpression(type, of)
+    return of
 
 
 def converted(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
@@ -57,6 +118,8 @@ def converted(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     check_cast(arg.type, type)
     if arg.constant is not None:
         return literal(cast(arg.constant, arg.type, type), type)
+    vector = vector_cast(arg.type, type)
     if is_int(arg.type) and type == DOUBLE:  # the most frequent cast, without the dispatch of the others
-        return strict(type, float, arg)
-    return TypedExpression(type, lambda row: cast(arg.of(row), arg.type, type))
+        return strict(type, float, arg, vector=vector)
+    source = arg.type
+    return strict(type, lambda value: cast(value, source, type), arg, vector=vector)

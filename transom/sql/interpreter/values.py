@@ -17,6 +17,7 @@ import pyarrow as pa
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 EXACT = Context(prec=120, rounding=ROUND_HALF_UP)  # more digits than any Spark decimal needs on the way
+FIRST_DATE, LAST_DATE = -719_162, 2_932_896  # the years 1 to 9999, which Python's dates have
 PER_UNIT = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
 ORDER_TESTS: dict[str, Callable[[int], bool]] = {  # what an operator asks of the order of its two sides
@@ -37,9 +38,23 @@ def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return [
             None if value is None else value * times // over for value in column.cast(pa.int64()).to_pylist()
         ]
+    if type == pa.date32():
+        return _dates(column)
     if not pa.types.is_nested(type):
         return list(column.to_pylist())
     return [plain_value(scalar) for scalar in column]
+
+
+def _dates(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The dates of a column; null where Python has none, after the year 9999."""
+    try:
+        return list(column.to_pylist())
+    except OverflowError:
+        days = column.cast(pa.int32()).to_pylist()
+        return [
+            None if day is None or not FIRST_DATE <= day <= LAST_DATE else EPOCH.date() + timedelta(days=day)
+            for day in days
+        ]
 
 
 def plain_value(scalar: pa.Scalar) -> Any:

@@ -1,0 +1,64 @@
+"""Which expressions are compiled to vectors, and what a program sees of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from transom.sql.interpreter.scalars import InterpretedScalars
+
+COLUMNS = {
+    "price": pa.float64(),
+    "vol": pa.int64(),
+    "symbol": pa.string(),
+    "ts": pa.timestamp("us", tz="UTC"),
+    "local": pa.timestamp("us"),
+}
+VECTORIZED = [
+    "`price`",
+    "1.5",
+    "`price` * `vol`",
+    "abs(`price` - 3) / `price`",
+    "`price` > 3 AND NOT `vol` <= 5 OR `symbol` = 'A'",
+    "CAST(`vol` AS DOUBLE)",
+    "CASE WHEN `price` > 3 THEN 'high' ELSE `symbol` END",
+    "coalesce(`price`, `vol`, 0)",
+    "unix_micros(`ts`)",
+    "`ts` < timestamp_micros(5)",
+]
+
+
+@pytest.mark.parametrize("text", VECTORIZED)
+def test_an_expression_is_vectorized(text: str) -> None:
+    compiled = InterpretedScalars().compiled(COLUMNS, text)
+    assert compiled is not None and compiled.is_vectorized
+
+
+@pytest.mark.parametrize("text", ["initcap(`symbol`)", "`symbol` RLIKE 'a+'", "CAST(`symbol` AS DOUBLE) + 1"])
+def test_an_expression_whose_time_depends_on_its_values_is_not_vectorized(text: str) -> None:
+    compiled = InterpretedScalars().compiled(COLUMNS, text)
+    assert compiled is not None and not compiled.is_vectorized
+
+
+def test_an_expression_that_only_spark_evaluates_is_not_compiled() -> None:
+    assert InterpretedScalars().compiled(COLUMNS, "soundex(`symbol`)") is None
+
+
+def test_a_compiled_expression_names_its_type_and_its_columns() -> None:
+    compiled = InterpretedScalars().compiled(COLUMNS, "`price` * `vol`")
+    assert compiled is not None
+    assert compiled.typed.type == pa.float64() and compiled.used == ("price", "vol")
+
+
+def test_a_python_function_is_called_for_every_row_that_needs_it() -> None:
+    calls: list[int] = []
+    scalars = InterpretedScalars({"seen": (lambda x: calls.append(x) or x, pa.int64())})
+    table = pa.table({"x": [1, 1, 2, None]})
+    found = scalars.project(table, {"y": "CASE WHEN `x` < 2 THEN seen(`x`) END"})
+    assert found["y"].to_pylist() == [1, 1, None, None] and calls == [1, 1]
+
+
+def test_a_value_that_a_branch_can_t_compute_does_not_disturb_the_other_branch() -> None:
+    table = pa.table({"l": [5, 2**62]})
+    text = "CASE WHEN `l` < 100 THEN year(CAST(`l` AS TIMESTAMP)) ELSE 7 END"
+    assert InterpretedScalars().project(table, {"y": text})["y"].to_pylist() == [1970, 7]

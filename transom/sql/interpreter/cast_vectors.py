@@ -1,0 +1,101 @@
+"""CAST of vectors, for the pairs of types whose cast needs no Python per value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.durations import DAY, SECOND
+from transom.sql.interpreter.types import BOOL, DATE, NULL, is_float, is_int, is_timestamp
+from transom.sql.interpreter.values import FIRST_DATE, LAST_DATE
+from transom.sql.interpreter.vectors import Vector, dtype_of
+
+Cast = Callable[[Any], Any]
+INT64 = np.iinfo(np.int64)
+
+
+def vector_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
+    """The cast of an array from one type to another; None if there is only the row form."""
+    if source == NULL:
+        return all_null(target)
+    dtype = dtype_of(target)
+    if is_int(target):
+        if is_int(source) or source == BOOL:
+            return lambda values: values.astype(dtype)
+        if is_float(source):
+            return lambda values: float_to_int(values, target.bit_width).astype(dtype)
+        if is_timestamp(source):
+            return lambda values: (values // SECOND).astype(dtype)
+    if is_float(target):
+        if is_int(source) or source == BOOL or is_float(source):
+            return lambda values: values.astype(np.float64).astype(dtype, copy=False)
+        if is_timestamp(source):
+            return lambda values: (values / float(SECOND)).astype(dtype, copy=False)
+    if target == BOOL and (is_int(source) or is_float(source)):
+        return lambda values: values != 0
+    if is_timestamp(target):
+        if is_timestamp(source):
+            return lambda values: values
+        if source == DATE:
+            return lambda values: values.astype(np.int64) * DAY
+        if is_int(source):
+            return seconds_to_timestamp
+        if is_float(source):
+            return float_seconds_to_timestamp
+    if target == DATE and is_timestamp(source):
+        return timestamp_to_date
+    return None
+
+
+def all_null(target: pa.DataType) -> Cast:
+    """NULL as a type."""
+    dtype = dtype_of(target)
+
+    def cast_null(values: np.ndarray) -> Any:
+        if dtype is None:
+            return Vector(pa.nulls(len(values), target), np.ones(len(values), np.bool_))
+        return np.zeros(len(values), dtype)
+
+    return cast_null
+
+
+def float_to_int(values: np.ndarray, bits: int) -> np.ndarray:
+    """The whole part of floats, clamped as in Java; NaN is 0."""
+    values = values.astype(np.float64, copy=False)
+    if bits < 64:  # Java goes by way of int for byte and short
+        clipped = np.clip(values, -(2.0**31), 2.0**31 - 1)
+        return np.where(np.isnan(values), 0.0, clipped).astype(np.int32)
+    whole = np.where(np.abs(values) < 2.0**63, values, 0.0).astype(np.int64)
+    whole[values >= 2.0**63] = INT64.max
+    whole[values <= -(2.0**63)] = INT64.min
+    return whole
+
+
+def seconds_to_timestamp(values: np.ndarray) -> np.ndarray:
+    """Whole seconds as microseconds, clamped to 64 bits."""
+    values = values.astype(np.int64, copy=False)
+    most = INT64.max // SECOND
+    micros = values * SECOND
+    return np.where(values > most, INT64.max, np.where(values < -most, INT64.min, micros))
+
+
+def float_seconds_to_timestamp(values: np.ndarray) -> Vector:
+    """Seconds with a fraction as microseconds; null where they are not finite."""
+    values = values.astype(np.float64, copy=False)
+    return Vector(float_to_int(values * float(SECOND), 64), ~np.isfinite(values))
+
+
+def timestamp_to_date(values: np.ndarray) -> Vector:
+    """The day of a timestamp."""
+    return checked_dates(values // DAY)
+
+
+def checked_dates(days: np.ndarray) -> Vector:
+    """Days since 1970 as dates; the row form decides what a date outside of the years 1 to 9999 is."""
+    outside = (days < FIRST_DATE) | (days > LAST_DATE)
+    if not outside.any():
+        return Vector(days.astype(np.int32, copy=False))
+    return Vector(np.where(outside, 0, days).astype(np.int32), None, outside)
