@@ -122,3 +122,18 @@ def test_a_function_registered_again_replaces_the_first() -> None:
 def test_a_wrong_call_is_an_error_before_any_row_is_read(sql: str, message: str) -> None:
     (error,) = InterpretedScalars().types({"x": pa.int64()}, [sql])
     assert isinstance(error, SQLError) and message in error.message
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
+def test_a_time_of_any_unit_is_computed_in_microseconds(unit: str, per_second: int) -> None:
+    table = pa.table({"t": pa.array([2 * per_second, None], pa.timestamp(unit, "UTC"))})
+    found = InterpretedScalars().project(table, {"same": "t", "later": "t + INTERVAL '1' SECOND"})
+    assert found["same"].type == table["t"].type
+    assert found["later"].type == pa.timestamp("us", "UTC")
+    assert found["later"].cast(pa.int64()).to_pylist() == [3_000_000, None]
+
+
+def test_a_date_that_python_does_not_have_is_null() -> None:
+    table = pa.table({"day": pa.array([0, 2_932_897, None], pa.int32()).cast(pa.date32())})
+    found = InterpretedScalars().project(table, {"year": "year(`day`)", "null": "`day` IS NULL"})
+    assert found.to_pylist() == [{"year": 1970, "null": False}, *[{"year": None, "null": True}] * 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from operator import add, mul, sub
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,18 @@ import pyarrow as pa
 from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
+from transom.sql.interpreter.cast_vectors import float_to_int
 from transom.sql.interpreter.casts import cast
 from transom.sql.interpreter.condition_vectors import chosen
-from transom.sql.interpreter.number_vectors import vector_arithmetic, vector_of_number, whole_quotients
+from transom.sql.interpreter.decimal_vectors import roomy, stepped_decimals
+from transom.sql.interpreter.decimals import Decimals
+from transom.sql.interpreter.number_vectors import (
+    each_double,
+    positive_remainders,
+    vector_arithmetic,
+    vector_rounding,
+    whole_quotients,
+)
 from transom.sql.interpreter.typed_expression import TypedExpression, combined, converted, strict
 from transom.sql.interpreter.types import (
     BOOL,
@@ -75,7 +84,7 @@ def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> 
     if is_decimal(type):
         left, right = (converted(arg, types.as_decimal(narrow)) for arg, narrow in
                        ((left, narrow_left), (right, narrow_right)))  # fmt: skip
-        return strict(type, function, left, right)
+        return strict(type, function, left, right, vector=vector)
     return strict(type, function, converted(left, type), converted(right, type), vector=vector)
 
 
@@ -114,17 +123,22 @@ def whole_quotient(left: TypedExpression, right: TypedExpression) -> TypedExpres
 def negative(arg: TypedExpression) -> TypedExpression:
     """`-x`."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
-    return strict(
-        arg.type, lambda value: settled(-value, arg.type), arg, vector=vector_of_number(np.negative, arg.type)
-    )
+    vector = sign_vector(np.negative, arg.type)
+    return strict(arg.type, lambda value: settled(-value, arg.type), arg, vector=vector)
 
 
 def absolute(arg: TypedExpression) -> TypedExpression:
     """`abs(x)`, which wraps for the least integer."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
-    return strict(
-        arg.type, lambda value: settled(abs(value), arg.type), arg, vector=vector_of_number(np.abs, arg.type)
-    )
+    vector = sign_vector(np.abs, arg.type)
+    return strict(arg.type, lambda value: settled(abs(value), arg.type), arg, vector=vector)
+
+
+def sign_vector(function: Callable[[Any], Any], type: pa.DataType) -> Callable[[Any], Any]:
+    """`-x` and `abs(x)` of arrays: integers wrap."""
+    if is_decimal(type):
+        return lambda values: Decimals(function(roomy(values.integers)), values.exponent)
+    return function
 
 
 def numeric(arg: TypedExpression) -> TypedExpression:
@@ -139,11 +153,18 @@ def stepped(towards: Callable[[Any], int], arg: TypedExpression) -> TypedExpress
     if is_decimal(arg.type):
         scale = arg.type.scale
         type = types.bounded(arg.type.precision - scale + 1, 0) if scale else arg.type
-        return strict(type, lambda value: Decimal(towards(value)), arg)
+        vector = stepped_decimals(towards is math.ceil)
+        return strict(type, lambda value: Decimal(towards(value)), arg, vector=vector)
     if is_int(arg.type):
         return converted(arg, LONG)
     arg = converted(arg, DOUBLE)
-    return strict(LONG, lambda v: cast(float(towards(v)) if math.isfinite(v) else v, DOUBLE, LONG), arg)
+    step = np.ceil if towards is math.ceil else np.floor
+    return strict(
+        LONG,
+        lambda v: cast(float(towards(v)) if math.isfinite(v) else v, DOUBLE, LONG),
+        arg,
+        vector=lambda values: float_to_int(step(values), 64),
+    )
 
 
 def rounded(arg: TypedExpression, digits: TypedExpression | None) -> TypedExpression:
@@ -164,11 +185,16 @@ def rounded(arg: TypedExpression, digits: TypedExpression | None) -> TypedExpres
             return value if places >= 0 else settled(int(half_up(Decimal(value), places)), type)
         return fit(half_up(value, places), type)
 
-    return strict(type, function, arg)
+    return strict(type, function, arg, vector=vector_rounding(type, places, function))
 
 
 def half_up(value: Decimal, places: int) -> Decimal:
     """A number rounded half away from zero to a number of decimal places, which may be negative."""
+    exponent = value.as_tuple().exponent
+    if (
+        isinstance(exponent, int) and exponent >= -places
+    ):  # nothing to round, and perhaps too large to write out
+        return value
     return value.quantize(Decimal(1).scaleb(-places), context=EXACT)
 
 
@@ -182,9 +208,14 @@ def rounded_type(type: pa.DataType, places: int) -> pa.DataType:
     return types.bounded(whole + min(type.scale, places), min(type.scale, places))
 
 
-def of_doubles(function: Callable[..., float | None], *args: TypedExpression) -> TypedExpression:
+def of_doubles(
+    function: Callable[..., float | None],
+    *args: TypedExpression,
+    vector: Callable[..., Any] | None = None,
+) -> TypedExpression:
     """A function that reads its arguments as doubles."""
-    return strict(DOUBLE, function, *(converted(arg, DOUBLE) for arg in args))
+    vector = vector or each_double(function)
+    return strict(DOUBLE, function, *(converted(arg, DOUBLE) for arg in args), vector=vector)
 
 
 def square_root(value: float) -> float:
@@ -252,6 +283,11 @@ def sign(value: float) -> float:
     return value if math.isnan(value) or value == 0 else math.copysign(1.0, value)
 
 
+def nearest_whole(value: float) -> float:
+    """`rint(x)`: the nearest whole number, the even one of two."""
+    return math.copysign(float(round(value)), value) if math.isfinite(value) else value
+
+
 def logarithm(base: float, value: float) -> float | None:
     """Null where the base or the value is not positive; exact for the bases 2 and 10."""
     if value <= 0 or base <= 0:
@@ -292,9 +328,12 @@ def positive_remainder(left: TypedExpression, right: TypedExpression) -> TypedEx
         if b == 0:
             return None
         rest = remainder(a, b)
-        return settled(remainder(rest + b, b) if rest < 0 else rest, type)
+        return settled(remainder(total(rest, b), b) if rest < 0 else rest, type)
 
-    return strict(type, function, converted(left, type), converted(right, type))
+    def total(rest: Any, b: Any) -> Any:  # bytes and shorts are ints on the way, as in Java
+        return wrap(rest + b, max(type.bit_width, 32)) if is_int(type) else settled(rest + b, type)
+
+    return strict(type, function, converted(left, type), converted(right, type), vector=positive_remainders)
 
 
 def bitwise(
@@ -305,7 +344,11 @@ def bitwise(
     if not is_int(type):
         raise SQLError(f"bit operations need integers, not {type}")
     return strict(
-        type, lambda a, b: wrap(compute(a, b), type.bit_width), converted(left, type), converted(right, type)
+        type,
+        lambda a, b: wrap(compute(a, b), type.bit_width),
+        converted(left, type),
+        converted(right, type),
+        vector=compute,
     )
 
 
@@ -313,11 +356,14 @@ def bit_complement(arg: TypedExpression) -> TypedExpression:
     """`~x`."""
     if not is_int(arg.type):
         raise SQLError(f"bit operations need integers, not {arg.type}")
-    return strict(arg.type, lambda value: ~value, arg)
+    return strict(arg.type, lambda value: ~value, arg, vector=np.invert)
 
 
 def shifted(
-    compute: Callable[[int, int, int], int], arg: TypedExpression, distance: TypedExpression
+    compute: Callable[[int, int, int], int],
+    vector: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    arg: TypedExpression,
+    distance: TypedExpression,
 ) -> TypedExpression:
     """`shiftleft`, `shiftright` and `shiftrightunsigned`: the distance counts modulo the number of bits."""
     type = LONG if arg.type == LONG else INT
@@ -326,16 +372,12 @@ def shifted(
     def function(value: int, places: int) -> int:
         return wrap(compute(value, places % bits, bits), bits)
 
-    return strict(type, function, converted(arg, type), converted(distance, INT))
+    def of_arrays(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return vector(values, (places % bits).astype(values.dtype))
+
+    return strict(type, function, converted(arg, type), converted(distance, INT), vector=of_arrays)
 
 
 def right_unsigned(value: int, places: int, bits: int) -> int:
     """The bits moved to the right, with zeros coming in from the left."""
     return (value % (1 << bits)) >> places
-
-
-def double_function(
-    function: Callable[..., float | None],
-) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
-    """A builder for a function of doubles."""
-    return lambda args: of_doubles(function, *args)

@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.durations import DAY, SECOND
-from transom.sql.interpreter.types import BOOL, DATE, NULL, is_float, is_int, is_timestamp
+from transom.sql.interpreter.decimal_vectors import fitted, from_integers, to_doubles, to_integers
+from transom.sql.interpreter.types import (
+    BOOL,
+    DATE,
+    NULL,
+    STRING,
+    TIMESTAMP_NTZ,
+    is_decimal,
+    is_float,
+    is_int,
+    is_interval,
+    is_text,
+    is_timestamp,
+)
 from transom.sql.interpreter.values import FIRST_DATE, LAST_DATE
-from transom.sql.interpreter.vectors import Vector, dtype_of
+from transom.sql.interpreter.vectors import Vector, array_of, dtype_of, vector_of
 
 Cast = Callable[[Any], Any]
 INT64 = np.iinfo(np.int64)
@@ -22,6 +36,10 @@ def vector_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
     if source == NULL:
         return all_null(target)
     dtype = dtype_of(target)
+    if is_text(target):
+        return text_cast(source)
+    if is_decimal(source) or is_decimal(target):
+        return decimal_cast(source, target)
     if is_int(target):
         if is_int(source) or source == BOOL:
             return lambda values: values.astype(dtype)
@@ -50,13 +68,46 @@ def vector_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
     return None
 
 
+def decimal_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
+    """A cast from or to a decimal."""
+    if is_decimal(target):
+        if is_decimal(source):
+            return lambda values: fitted(values, target)
+        if is_int(source) or source == BOOL:
+            return from_integers(target)
+        return from_integers(target, -6) if is_timestamp(source) or is_interval(source) else None
+    if is_int(target):
+        return lambda values: to_integers(values, dtype_of(target))
+    if is_float(target):
+        return lambda values: to_doubles(values).astype(dtype_of(target), copy=False)
+    return (lambda values: values.integers != 0) if target == BOOL else None
+
+
+def text_cast(source: pa.DataType) -> Cast | None:
+    """A cast to a string."""
+    if is_text(source):
+        return lambda texts: texts
+    if is_int(source) or source in (BOOL, DATE):
+        return lambda values: vector_of(array_of(Vector(values), source, len(values)).cast(STRING))
+    return timestamp_to_text if is_timestamp(source) else None
+
+
+def timestamp_to_text(micros: np.ndarray) -> Vector:
+    """Timestamps as Spark prints them: without the zeros at the end of a fraction."""
+    by_row = checked_dates(micros // DAY).by_row
+    if by_row is not None:
+        micros = np.where(by_row, 0, micros)
+    texts = array_of(Vector(micros), TIMESTAMP_NTZ, len(micros)).cast(STRING)
+    return Vector(pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), "."), None, by_row)
+
+
 def all_null(target: pa.DataType) -> Cast:
     """NULL as a type."""
     dtype = dtype_of(target)
 
     def cast_null(values: np.ndarray) -> Any:
         if dtype is None:
-            return Vector(pa.nulls(len(values), target), np.ones(len(values), np.bool_))
+            return vector_of(pa.nulls(len(values), target))
         return np.zeros(len(values), dtype)
 
     return cast_null

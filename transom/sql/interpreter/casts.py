@@ -219,8 +219,8 @@ def spark_text(value: Any, source: pa.DataType) -> str:
     if is_float(source):
         return java_text(value, source.bit_width)
     if is_timestamp(source):
-        shown = (EPOCH + timedelta(microseconds=value)).strftime("%Y-%m-%d %H:%M:%S.%f")
-        return shown.rstrip("0").rstrip(".")
+        moment = (EPOCH + timedelta(microseconds=value)).replace(tzinfo=None)
+        return moment.isoformat(" ", "microseconds").rstrip("0").rstrip(".")
     if source == DATE:
         return str(value.isoformat())
     raise impossible(source, "a string")

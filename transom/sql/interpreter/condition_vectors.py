@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.sql.interpreter.types import is_float, is_text
+from transom.sql.interpreter.decimal_vectors import decimal_comparison
+from transom.sql.interpreter.types import is_decimal, is_float, is_text
 from transom.sql.interpreter.vectors import Mask, Vector, VectorTable, array_of, dtype_of, either, vector_of
 
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -26,6 +27,8 @@ def vector_comparison(operator: str, type: pa.DataType) -> Callable[[Any, Any], 
     if is_text(type):
         compare = _TEXT_ORDERS[operator]
         return lambda left, right: text_comparison(compare, left, right)
+    if is_decimal(type):
+        return lambda left, right: decimal_comparison(_ORDERS[operator], left, right)
     if dtype_of(type) is None:
         return None
     if is_float(type):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.sql.interpreter.decimals import Decimals, arrow_decimals
 from transom.sql.interpreter.values import column_values
 from transom.sql.interpreter.vectors import Mask, Vector, array_of, either, full, vector_of
 
@@ -78,6 +79,8 @@ def _column(array: Any, type: pa.DataType, size: int, valid: np.ndarray | None) 
         return array_of(Vector(array), type, 1)
     if valid is None:
         return array_of(Vector(array), type, size)
+    if isinstance(array, Decimals):
+        return arrow_decimals(array, type, size, None).take(pa.array(valid))
     if isinstance(array, pa.Array):
         return array.take(pa.array(valid))
     return array_of(Vector(array[valid]), type, len(valid))

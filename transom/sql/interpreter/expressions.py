@@ -56,7 +56,14 @@ class Compiler:
         if stored is None:
             raise SQLError(f"unknown column {name}{near_miss(name, self.columns)}")
         self.used.add(stored)
-        return column_expression(stored, self.columns[stored])
+        return column_expression(stored, in_microseconds(self.columns[stored]))
+
+
+def in_microseconds(type: pa.DataType) -> pa.DataType:
+    """The type of a column in an expression: the values of timestamps and intervals are microseconds."""
+    if pa.types.is_timestamp(type):
+        return pa.timestamp("us", type.tz)
+    return pa.duration("us") if pa.types.is_duration(type) else type
 
 
 Builder = Callable[[Compiler, Any], TypedExpression]

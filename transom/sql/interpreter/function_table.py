@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
 
 from transom.durations import SECOND
 from transom.errors import SQLError
@@ -14,6 +17,16 @@ from transom.sql.interpreter import conditions, hashes, nested_values
 from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.json_text import json_function
+from transom.sql.interpreter.number_vectors import right_unsigned_arrays, signs
+from transom.sql.interpreter.text_vectors import (
+    location_vector,
+    of_arrow,
+    of_ascii,
+    padding_vector,
+    replacement_vector,
+    right_vector,
+    sliced,
+)
 from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal
 from transom.sql.interpreter.types import (
     BOOL,
@@ -29,6 +42,7 @@ from transom.sql.interpreter.types import (
     TINY,
     decimal,
 )  # fmt: skip
+from transom.sql.interpreter.vectors import vector_of
 
 Build = Callable[[Sequence[TypedExpression]], TypedExpression]
 ANY_NUMBER = 1 << 30
@@ -83,6 +97,18 @@ def _trim(position: str) -> Function:
     return _one(lambda arg: texts.trimmed(position, arg, None))
 
 
+def _test(native: Callable[[Any, str], Any]) -> texts.NativeForm:
+    return lambda part: lambda values: vector_of(native(values, part))
+
+
+def _located(search: str) -> Callable[[Any], Any]:
+    return location_vector(search, lambda value: texts.located(value, search))
+
+
+def _padding(side: str) -> texts.NativeForm:
+    return lambda length, padding=" ": padding_vector(side, length, padding, texts.LONGEST_PADDING)
+
+
 def _round(args: Sequence[TypedExpression]) -> TypedExpression:
     return numbers.rounded(args[0], args[1] if len(args) > 1 else None)
 
@@ -92,17 +118,25 @@ def _null_safe_equal(left: TypedExpression, right: TypedExpression) -> TypedExpr
 
 
 _DOUBLES: dict[str, Callable[..., float | None]] = {
-    "sqrt": numbers.square_root, "exp": numbers.exponential, "ln": numbers.natural_logarithm,
+    "exp": numbers.exponential, "ln": numbers.natural_logarithm,
     "log10": partial(numbers.logarithm, 10.0), "log2": partial(numbers.logarithm, 2.0),
-    "sign": numbers.sign, "signum": numbers.sign, "cbrt": math.cbrt, "rint": lambda x: float(round(x)),
+    "cbrt": math.cbrt,
     "sin": numbers.real(math.sin), "cos": numbers.real(math.cos), "tan": numbers.real(math.tan),
     "asin": numbers.real(math.asin), "acos": numbers.real(math.acos), "atan": math.atan,
     "sinh": numbers.real(math.sinh), "cosh": numbers.real(lambda x: math.cosh(abs(x))), "tanh": math.tanh,
-    "degrees": math.degrees, "radians": math.radians, "expm1": numbers.real(math.expm1),
+    "expm1": numbers.real(math.expm1),
 }  # fmt: skip
-_TEXTS: dict[str, Callable[[str], str]] = {
-    "upper": str.upper, "ucase": str.upper, "lower": str.lower, "lcase": str.lower,
-    "reverse": lambda value: value[::-1], "initcap": texts.capitalized,
+_NATIVE_DOUBLES: dict[str, tuple[Callable[..., float | None], Callable[..., Any]]] = {
+    "sqrt": (numbers.square_root, np.sqrt), "rint": (numbers.nearest_whole, np.rint),
+    "sign": (numbers.sign, signs), "signum": (numbers.sign, signs),
+    "degrees": (math.degrees, np.degrees), "radians": (math.radians, np.radians),
+}  # fmt: skip
+_UPPER = of_ascii(STRING, pc.ascii_upper, str.upper)
+_LOWER = of_ascii(STRING, pc.ascii_lower, str.lower)
+_TEXTS: dict[str, tuple[Callable[[str], str], Callable[..., Any] | None]] = {
+    "upper": (str.upper, _UPPER), "ucase": (str.upper, _UPPER),
+    "lower": (str.lower, _LOWER), "lcase": (str.lower, _LOWER),
+    "reverse": (lambda value: value[::-1], of_arrow(pc.utf8_reverse)), "initcap": (texts.capitalized, None),
 }  # fmt: skip
 _CASTS = {
     "boolean": BOOL, "tinyint": TINY, "smallint": SHORT, "int": INT, "bigint": LONG, "float": FLOAT,
@@ -114,6 +148,10 @@ FUNCTIONS: dict[str, Function] = {
     # numbers
     **{name: _one(partial(numbers.of_doubles, function)) for name, function in _DOUBLES.items()},
     "abs": _one(numbers.absolute),
+    **{
+        name: _one(partial(numbers.of_doubles, function, vector=vector))
+        for name, (function, vector) in _NATIVE_DOUBLES.items()
+    },
     "atan2": _two(partial(numbers.of_doubles, math.atan2)),
     "ceil": _one(partial(numbers.stepped, math.ceil)),
     "ceiling": _one(partial(numbers.stepped, math.ceil)),
@@ -132,9 +170,9 @@ FUNCTIONS: dict[str, Function] = {
     "pow": _two(partial(numbers.of_doubles, numbers.power)),
     "power": _two(partial(numbers.of_doubles, numbers.power)),
     "round": _some(_round, 1, 2),
-    "shiftleft": _two(partial(numbers.shifted, lambda value, places, bits: value << places)),
-    "shiftright": _two(partial(numbers.shifted, lambda value, places, bits: value >> places)),
-    "shiftrightunsigned": _two(partial(numbers.shifted, numbers.right_unsigned)),
+    "shiftleft": _two(partial(numbers.shifted, lambda value, places, bits: value << places, np.left_shift)),
+    "shiftright": _two(partial(numbers.shifted, lambda value, places, bits: value >> places, np.right_shift)),
+    "shiftrightunsigned": _two(partial(numbers.shifted, numbers.right_unsigned, right_unsigned_arrays)),
     # conditions
     "coalesce": _some(conditions.coalesce, 1),
     "equal_null": _two(_null_safe_equal),
@@ -146,31 +184,36 @@ FUNCTIONS: dict[str, Function] = {
     "nvl": _some(conditions.coalesce, 2, 2),
     "nvl2": _some(_if_not_null, 3, 3),
     # text
-    **{name: _some(texts.of_text(STRING, function), 1, 1) for name, function in _TEXTS.items()},
     **{
-        name: _some(texts.of_text(INT, len), 1, 1)
+        name: _some(texts.of_text(STRING, function, lambda vector=vector: vector), 1, 1)
+        for name, (function, vector) in _TEXTS.items()
+    },
+    **{
+        name: _some(texts.of_text(INT, len, lambda: of_arrow(pc.utf8_length)), 1, 1)
         for name in ("length", "len", "char_length", "character_length")
     },
     "ascii": _some(texts.of_text(INT, lambda value: ord(value[0]) if value else 0), 1, 1),
     "concat": _some(texts.concatenated, 0),
     "concat_ws": _some(texts.joined, 1),
-    "contains": _some(texts.of_text(BOOL, lambda value, part: part in value), 2, 2),
-    "endswith": _some(texts.of_text(BOOL, str.endswith), 2, 2),
-    "instr": _some(texts.of_text(INT, texts.located), 2, 2),
-    "left": _some(texts.of_text_and_numbers(texts.left, [1]), 2, 2),
+    "contains": _some(
+        texts.of_text(BOOL, lambda value, part: part in value, _test(pc.match_substring)), 2, 2
+    ),
+    "endswith": _some(texts.of_text(BOOL, str.endswith, _test(pc.ends_with)), 2, 2),
+    "instr": _some(texts.of_text(INT, texts.located, _located), 2, 2),
+    "left": _some(texts.of_text_and_numbers(texts.left, [1], lambda count: sliced(0, max(count, 0))), 2, 2),
     "locate": _some(texts.located_from, 2, 3),
-    "lpad": _some(texts.of_text_and_numbers(texts.padded("left"), [1]), 2, 3),
+    "lpad": _some(texts.of_text_and_numbers(texts.padded("left"), [1], _padding("left")), 2, 3),
     "ltrim": _trim("LEADING"),
     "position": _some(texts.located_from, 2, 3),
     "regexp_like": _two(texts.matches),
     "repeat": _some(texts.of_text_and_numbers(texts.repeated, [1]), 2, 2),
-    "replace": _some(texts.of_text(STRING, texts.replaced), 2, 3),
-    "right": _some(texts.of_text_and_numbers(texts.right, [1]), 2, 2),
+    "replace": _some(texts.of_text(STRING, texts.replaced, replacement_vector), 2, 3),
+    "right": _some(texts.of_text_and_numbers(texts.right, [1], right_vector), 2, 2),
     "rlike": _two(texts.matches),
-    "rpad": _some(texts.of_text_and_numbers(texts.padded("right"), [1]), 2, 3),
+    "rpad": _some(texts.of_text_and_numbers(texts.padded("right"), [1], _padding("right")), 2, 3),
     "rtrim": _trim("TRAILING"),
     "split_part": _some(texts.of_text_and_numbers(texts.split_part, [2]), 3, 3),
-    "startswith": _some(texts.of_text(BOOL, str.startswith), 2, 2),
+    "startswith": _some(texts.of_text(BOOL, str.startswith, _test(pc.starts_with)), 2, 2),
     "substr": _some(texts.substring, 2, 3),
     "substring": _some(texts.substring, 2, 3),
     "substring_index": _some(texts.of_text_and_numbers(texts.substring_index, [2]), 3, 3),

@@ -8,9 +8,25 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.interpreter import types
-from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, literal, strict
+from transom.sql.interpreter.nested_vectors import (
+    array_vector,
+    element_vector,
+    field_vector,
+    map_value_vector,
+    sizes,
+    struct_vector,
+)
+from transom.sql.interpreter.typed_expression import (
+    Row,
+    TypedExpression,
+    combined,
+    converted,
+    literal,
+    strict,
+)
 from transom.sql.interpreter.types import BOOL, INT, is_int, unsupported
 from transom.sql.interpreter.values import order
+from transom.sql.interpreter.vectors import constant_vector
 
 is_array, is_map = pa.types.is_list, pa.types.is_map
 
@@ -19,7 +35,9 @@ def array(args: Sequence[TypedExpression]) -> TypedExpression:
     """`array(x, ...)`, of one common type."""
     type = types.common_type([arg.type for arg in args], text=True) if args else types.NULL
     elements = [converted(arg, type) for arg in args]
-    return TypedExpression(pa.list_(type), lambda row: [element.of(row) for element in elements])
+    of = lambda row: [element.of(row) for element in elements]  # noqa: E731
+    list_type = pa.list_(type)
+    return combined(list_type, of, elements, lambda table: array_vector(table, list_type, elements))
 
 
 def mapping(args: Sequence[TypedExpression]) -> TypedExpression:
@@ -52,7 +70,7 @@ def subscript(arg: TypedExpression, index: TypedExpression) -> TypedExpression:
     if not is_array(arg.type):
         raise SQLError(f"{arg.type} has no elements: only an array or a map takes an index in brackets")
     function = lambda values, at: values[at] if 0 <= at < len(values) else None  # noqa: E731
-    return strict(arg.type.value_type, function, arg, integer(index))
+    return strict(arg.type.value_type, function, arg, integer(index), vector=element_vector(from_one=False))
 
 
 def element_at(arg: TypedExpression, index: TypedExpression) -> TypedExpression:
@@ -66,7 +84,7 @@ def element_at(arg: TypedExpression, index: TypedExpression) -> TypedExpression:
         at = place - 1 if place > 0 else len(values) + place if place < 0 else -1
         return values[at] if 0 <= at < len(values) else None
 
-    return strict(arg.type.value_type, function, arg, integer(index))
+    return strict(arg.type.value_type, function, arg, integer(index), vector=element_vector(from_one=True))
 
 
 def integer(index: TypedExpression) -> TypedExpression:
@@ -83,14 +101,22 @@ def map_value(arg: TypedExpression, key: TypedExpression) -> TypedExpression:
     def function(pairs: list[tuple[Any, Any]], wanted: Any) -> Any:
         return next((value for each, value in pairs if order(each, wanted) == 0), None)
 
-    return strict(arg.type.item_type, function, arg, key)
+    vector = None
+    if key.constant is not None:
+        vector = map_value_vector(arg.type, constant_vector(key.constant, key.type))
+    return strict(arg.type.item_type, function, arg, key, vector=vector)
 
 
 def size(null: int | None, arg: TypedExpression) -> TypedExpression:
     """The number of elements: `size` is -1 of null, `array_size` is null."""
     if not (is_array(arg.type) or is_map(arg.type)):
         raise SQLError(f"an array or a map was expected, not {arg.type}")
-    return TypedExpression(INT, lambda row: null if (value := arg.of(row)) is None else len(value))
+    return combined(
+        INT,
+        lambda row: null if (value := arg.of(row)) is None else len(value),
+        [arg],
+        lambda table: sizes(null, table.value(arg)),
+    )
 
 
 def array_contains(arg: TypedExpression, value: TypedExpression) -> TypedExpression:
@@ -112,8 +138,11 @@ def array_contains(arg: TypedExpression, value: TypedExpression) -> TypedExpress
 def structure(names: Sequence[str], parts: Sequence[TypedExpression]) -> TypedExpression:
     """`named_struct(name, part, ...)` and `struct(part, ...)`."""
     type = pa.struct([pa.field(name, part.type) for name, part in zip(names, parts, strict=True)])
-    return TypedExpression(
-        type, lambda row: {name: part.of(row) for name, part in zip(names, parts, strict=True)}
+    return combined(
+        type,
+        lambda row: {name: part.of(row) for name, part in zip(names, parts, strict=True)},
+        parts,
+        lambda table: struct_vector(table, type, parts),
     )
 
 
@@ -131,5 +160,6 @@ def field_of(arg: TypedExpression, name: str) -> TypedExpression:
         return map_value(arg, literal(name, types.STRING))
     for field in arg.type if types.is_struct(arg.type) else ():
         if field.name.casefold() == name.casefold():
-            return strict(field.type, lambda value, key=field.name: value[key], arg)
+            vector = field_vector(field.name, arg.type)
+            return strict(field.type, lambda value, key=field.name: value[key], arg, vector=vector)
     raise SQLError(f"{arg.type} has no field {name}")

@@ -14,7 +14,7 @@ from transom.columns.types import Columns
 from transom.errors import SQLError
 from transom.sql.interpreter.expressions import Compiler, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
-from transom.sql.interpreter.typed_expression import Row, TypedExpression
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, column_expression
 from transom.sql.interpreter.values import column_values
 from transom.sql.interpreter.vectors import VectorTable, array_of, full
 
@@ -131,6 +131,8 @@ class InterpretedScalars:
             raise SQLError(f"not an expression: {error}", text) from error
         used = tuple(sorted(compiler.used))
         is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
+        if is_column:  # it passes through as it is stored
+            typed = column_expression(used[0], dict(columns)[used[0]])
         compiled = Compiled(typed, used, used[0] if is_column else None)
         if len(self._compiled) >= MAX_CACHED_EXPRESSIONS:
             self._compiled = {}

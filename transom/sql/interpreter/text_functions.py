@@ -8,8 +8,20 @@ from typing import Any, Callable, Sequence
 
 import pyarrow as pa
 
-from transom.sql.interpreter.typed_expression import Row, TypedExpression, converted, strict
+from transom.sql.interpreter.text_vectors import (
+    PERCENT,
+    concatenation,
+    ilike_vector,
+    joined_texts,
+    like_vector,
+    location_vector,
+    substring_vector,
+    trim_vector,
+)
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, combined, converted, strict
 from transom.sql.interpreter.types import BOOL, INT, STRING, unsupported
+
+NativeForm = Callable[..., Callable[[pa.Array], Any] | None]  # from constants to a vector form
 
 LONGEST_PADDING = 1 << 20  # characters; a longer text is a mistake, and would fill the memory
 
@@ -20,19 +32,34 @@ def as_text(arg: TypedExpression) -> TypedExpression:
 
 
 def of_text(
-    type: pa.DataType, function: Callable[..., Any]
+    type: pa.DataType, function: Callable[..., Any], native: NativeForm | None = None
 ) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
     """A builder for a null-strict function whose arguments are all strings."""
-    return lambda args: strict(type, function, *map(as_text, args))
+
+    def build(args: Sequence[TypedExpression]) -> TypedExpression:
+        texts = [as_text(arg) for arg in args]
+        return strict(type, function, *texts, vector=with_constants(native, texts))
+
+    return build
 
 
 def of_text_and_numbers(
-    function: Callable[..., Any], integers: Sequence[int]
+    function: Callable[..., Any], integers: Sequence[int], native: NativeForm | None = None
 ) -> Callable[[Sequence[TypedExpression]], TypedExpression]:
     """A builder for a function from strings, and integers at these places, to a string."""
-    return lambda args: strict(
-        STRING, function, *(converted(arg, INT if at in integers else STRING) for at, arg in enumerate(args))
-    )
+
+    def build(args: Sequence[TypedExpression]) -> TypedExpression:
+        parts = [converted(arg, INT if at in integers else STRING) for at, arg in enumerate(args)]
+        return strict(STRING, function, *parts, vector=with_constants(native, parts))
+
+    return build
+
+
+def with_constants(native: NativeForm | None, args: Sequence[TypedExpression]) -> Callable[..., Any] | None:
+    """The vector form of the first argument, if there is one and the other arguments are constants."""
+    constants = [arg.constant for arg in args[1:]]
+    form = None if native is None or None in constants else native(*constants)
+    return None if form is None else lambda texts, *rest: form(texts)
 
 
 # --- patterns ----------------------------------------------------------------------------------
@@ -41,7 +68,7 @@ def of_text_and_numbers(
 @lru_cache(maxsize=4096)
 def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
     """The regular expression of a LIKE pattern."""
-    parts = re.findall(rf"{re.escape(escape)}.|.", pattern, re.DOTALL)
+    parts = pattern_parts(pattern, escape)
     wild = {"%": ".*", "_": "."}
     return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
 
@@ -56,7 +83,30 @@ def like(
             value, wanted = value.lower(), wanted.lower()
         return like_pattern(wanted, escape).fullmatch(value) is not None
 
-    return strict(BOOL, function, as_text(arg), as_text(pattern))
+    text, wanted = as_text(arg), as_text(pattern)
+    vector = None
+    if isinstance(wanted.constant, str):
+        vector = constant_like(wanted.constant, escape, ignore_case, function)
+    return strict(BOOL, function, text, wanted, vector=vector)
+
+
+def constant_like(
+    pattern: str, escape: str, ignore_case: bool, function: Callable[[str, str], bool]
+) -> Callable[..., Any]:
+    """The vector form of LIKE and ILIKE with a constant pattern."""
+    parts = pattern_parts(pattern.lower() if ignore_case else pattern, escape)
+    wild = {"%": PERCENT, "_": None}
+    tokens = [wild[part] if part in wild else part[-1] for part in parts]
+    if ignore_case:
+        form = ilike_vector(tokens, lambda value: function(value, pattern))
+    else:
+        form = like_vector(tokens)
+    return lambda texts, _: form(texts)
+
+
+def pattern_parts(pattern: str, escape: str) -> list[str]:
+    """The characters of a LIKE pattern, each with the escape character before it."""
+    return re.findall(rf"{re.escape(escape)}.|.", pattern, re.DOTALL)
 
 
 @lru_cache(maxsize=4096)
@@ -81,7 +131,9 @@ def matches(arg: TypedExpression, pattern: TypedExpression) -> TypedExpression:
 
 def concatenated(args: Sequence[TypedExpression]) -> TypedExpression:
     """`concat(...)`: all arguments as text, one after the other."""
-    return strict(STRING, lambda *values: "".join(values), *map(as_text, args))
+    return strict(
+        STRING, lambda *values: "".join(values), *map(as_text, args), vector=concatenation if args else None
+    )
 
 
 def joined(args: Sequence[TypedExpression]) -> TypedExpression:
@@ -103,7 +155,10 @@ def joined(args: Sequence[TypedExpression]) -> TypedExpression:
             values += value if isinstance(value, list) else [value]
         return str(mark.join(value for value in values if value is not None))
 
-    return TypedExpression(STRING, of)
+    if any(pa.types.is_list(part.type) for part in parts):
+        return TypedExpression(STRING, of)
+    args = [between, *parts]
+    return combined(STRING, of, args, lambda table: joined_texts(table, table.value(between), parts))
 
 
 def substring(args: Sequence[TypedExpression]) -> TypedExpression:
@@ -113,7 +168,9 @@ def substring(args: Sequence[TypedExpression]) -> TypedExpression:
         begin = place - 1 if place > 0 else len(value) + place if place < 0 else 0
         return value[max(begin, 0) : max(begin + count, 0)]
 
-    return strict(STRING, function, as_text(args[0]), *(converted(number, INT) for number in args[1:]))
+    parts = [as_text(args[0]), *(converted(number, INT) for number in args[1:])]
+    native = lambda place, count=None: substring_vector(place, count)  # noqa: E731
+    return strict(STRING, function, *parts, vector=with_constants(native, parts))
 
 
 def left(value: str, count: int) -> str:
@@ -130,7 +187,11 @@ def trimmed(position: str, arg: TypedExpression, characters: TypedExpression | N
     """`trim`, `ltrim` and `rtrim`: spaces, or the given characters, off both ends or one of them."""
     strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[position]
     rest = () if characters is None else (as_text(characters),)
-    return strict(STRING, lambda value, what=" ": strip(value, what) if what else value, as_text(arg), *rest)
+    parts = [as_text(arg), *rest]
+    vector = with_constants(lambda what=" ": trim_vector(position, what), parts)
+    return strict(
+        STRING, lambda value, what=" ": strip(value, what) if what else value, *parts, vector=vector
+    )
 
 
 def replaced(value: str, search: str, replacement: str = "") -> str:
@@ -180,7 +241,13 @@ def located_from(args: Sequence[TypedExpression]) -> TypedExpression:
     def function(wanted: str, whole: str, place: int = 1) -> int:
         return whole.find(wanted, place - 1) + 1 if place > 0 else 0
 
-    return strict(INT, function, as_text(search), as_text(value), *(converted(each, INT) for each in start))
+    parts = [as_text(search), as_text(value), *(converted(each, INT) for each in start)]
+    wanted = parts[0].constant
+    vector = None
+    if isinstance(wanted, str) and not start:
+        form = location_vector(wanted, lambda whole: located(whole, wanted))
+        vector = lambda _, texts: form(texts)  # noqa: E731
+    return strict(INT, function, *parts, vector=vector)
 
 
 def translated(value: str, search: str, replacement: str) -> str:

@@ -6,6 +6,7 @@ A timestamp is an integer of microseconds since 1970, an interval one of microse
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from datetime import date, timedelta
 from typing import Any, Callable, Sequence
 
@@ -14,11 +15,21 @@ import pyarrow as pa
 
 from transom.durations import DAY, HOUR, MINUTE, SECOND
 from transom.errors import SQLError
+from transom.sql.interpreter.cast_vectors import checked_dates
 from transom.sql.interpreter.casts import cast, to_date
 from transom.sql.interpreter.time_vectors import (
+    clock_part_vector,
+    cut_to,
+    date_part_vector,
+    date_truncation,
+    days_plus,
     differences,
+    float_units_to_micros,
+    last_days,
+    months_later,
     rounded_down,
     seconds_towards_zero,
+    timestamp_truncation,
     units_to_micros,
 )
 from transom.sql.interpreter.typed_expression import TypedExpression, converted, literal, strict
@@ -29,6 +40,7 @@ from transom.sql.interpreter.types import (
     LONG,
     STRING,
     TIMESTAMP,
+    is_float,
     is_int,
     is_interval,
     is_text,
@@ -57,11 +69,11 @@ DATE_PARTS: dict[str, Callable[[date], int]] = {
     "weekday": lambda day: day.weekday(),
     "weekofyear": lambda day: day.isocalendar().week,
 }
-CLOCK_PARTS: dict[str, Callable[[int], int]] = {
-    "hour": lambda micros: micros // HOUR % 24,
-    "minute": lambda micros: micros // MINUTE % 60,
-    "second": lambda micros: micros // SECOND % 60,
-}
+CLOCK_PARTS = {
+    "hour": (HOUR, 24),
+    "minute": (MINUTE, 60),
+    "second": (SECOND, 60),
+}  # a unit, and how many there are
 PART_NAMES = {"week": "weekofyear", "dow": "dayofweek", "doy": "dayofyear", "d": "day", "days": "day",
               "hours": "hour", "minutes": "minute", "min": "minute", "months": "month", "mon": "month",
               "years": "year", "y": "year"}  # fmt: skip
@@ -70,8 +82,11 @@ PART_NAMES = {"week": "weekofyear", "dow": "dayofweek", "doy": "dayofyear", "d":
 def part(name: str, arg: TypedExpression) -> TypedExpression:
     """`year(x)`, `hour(x)` and the others."""
     if name in DATE_PARTS:
-        return strict(INT, DATE_PARTS[name], as_date(arg))
-    return strict(INT, CLOCK_PARTS[name], as_timestamp(arg))
+        return strict(INT, DATE_PARTS[name], as_date(arg), vector=date_part_vector(name))
+    unit, count = CLOCK_PARTS[name]
+    return strict(
+        INT, lambda micros: micros // unit % count, as_timestamp(arg), vector=clock_part_vector(unit, count)
+    )
 
 
 def extracted(unit: str, arg: TypedExpression) -> TypedExpression:
@@ -99,12 +114,20 @@ def date_plus(sign: int, arg: TypedExpression, days: TypedExpression) -> TypedEx
     """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
     if not (is_int(days.type) or is_text(days.type)):
         raise SQLError(f"the number of days must be an integer, not {days.type}")
-    return strict(DATE, lambda day, n: day + timedelta(days=sign * n), as_date(arg), converted(days, INT))
+    return strict(
+        DATE,
+        lambda day, n: day + timedelta(days=sign * n),
+        as_date(arg),
+        converted(days, INT),
+        vector=days_plus(sign),
+    )
 
 
 def date_difference(end: TypedExpression, start: TypedExpression) -> TypedExpression:
     """`datediff(end, start)` in days."""
-    return strict(INT, lambda last, first: (last - first).days, as_date(end), as_date(start))
+    return strict(
+        INT, lambda last, first: (last - first).days, as_date(end), as_date(start), vector=np.subtract
+    )
 
 
 def is_time(type: pa.DataType) -> bool:
@@ -167,12 +190,35 @@ def truncated_date(day: date, unit: str) -> date | None:
 
 def trunc(arg: TypedExpression, unit: TypedExpression) -> TypedExpression:
     """`trunc(d, unit)`."""
-    return strict(DATE, truncated_date, as_date(arg), converted(unit, STRING))
+    vector = constant_unit(unit, date_truncation)
+    return strict(
+        DATE,
+        truncated_date,
+        as_date(arg),
+        converted(unit, STRING),
+        vector=None if vector is None else lambda days, _: vector(days),
+    )
+
+
+def constant_unit(
+    unit: TypedExpression, truncation: Callable[[str], Callable[[Any], Any] | None]
+) -> Callable[[Any], Any] | None:
+    """The vector form of a truncation to a constant unit of the calendar, by the first of the unit's words."""
+    if not isinstance(unit.constant, str):
+        return None
+    word = unit.constant.lower()
+    names = {"year": YEAR_WORDS, "quarter": QUARTER_WORDS, "month": MONTH_WORDS, "week": {"week"}}
+    return next((truncation(name) for name, words in names.items() if word in words), None)
+
+
+def fixed_unit(unit: str) -> str:
+    """The name of a unit of time in lower case."""
+    return {"dd": "day"}.get(unit.lower(), unit.lower())
 
 
 def truncated_timestamp(unit: str, micros: int) -> int | None:
     """`date_trunc('hour', ts)`; null for a unit that Spark does not know."""
-    unit = {"dd": "day"}.get(unit.lower(), unit.lower())
+    unit = fixed_unit(unit)
     if unit in UNIT_MICROSECONDS and unit != "week":
         return micros - micros % UNIT_MICROSECONDS[unit]
     start = first_date(unit, to_date(micros, TIMESTAMP) or FIRST_DAY)
@@ -181,7 +227,17 @@ def truncated_timestamp(unit: str, micros: int) -> int | None:
 
 def date_trunc(unit: TypedExpression, arg: TypedExpression) -> TypedExpression:
     """`date_trunc(unit, x)`."""
-    return strict(TIMESTAMP, truncated_timestamp, converted(unit, STRING), converted(arg, TIMESTAMP))
+    vector = constant_unit(unit, timestamp_truncation)
+    size = UNIT_MICROSECONDS.get(fixed_unit(unit.constant)) if isinstance(unit.constant, str) else None
+    if vector is None and size is not None:
+        vector = cut_to(size)
+    return strict(
+        TIMESTAMP,
+        truncated_timestamp,
+        converted(unit, STRING),
+        converted(arg, TIMESTAMP),
+        vector=None if vector is None else lambda _, micros: vector(micros),
+    )
 
 
 # --- numbers since 1970 --------------------------------------------------------------------------
@@ -197,6 +253,8 @@ def timestamp_from(unit: int, arg: TypedExpression) -> TypedExpression:
     if not is_int(arg.type) and not (unit == SECOND and arg.type != STRING):
         raise SQLError(f"a number was expected, not {arg.type}")
     vector = units_to_micros(unit) if is_int(arg.type) else None
+    if is_float(arg.type):
+        vector = float_units_to_micros(unit)
     return strict(TIMESTAMP, lambda number: fitting(int(number * unit)), arg, vector=vector)
 
 
@@ -231,7 +289,9 @@ def unix_date(arg: TypedExpression) -> TypedExpression:
 
 def date_from_days(arg: TypedExpression) -> TypedExpression:
     """`date_from_unix_date(n)`."""
-    return strict(DATE, lambda days: FIRST_DAY + timedelta(days=days), converted(arg, INT))
+    return strict(
+        DATE, lambda days: FIRST_DAY + timedelta(days=days), converted(arg, INT), vector=checked_dates
+    )
 
 
 def seconds_as_text(arg: TypedExpression) -> TypedExpression:
@@ -241,13 +301,12 @@ def seconds_as_text(arg: TypedExpression) -> TypedExpression:
 
 def last_day(day: date) -> date:
     """The last day of the month."""
-    following = day.replace(day=28) + timedelta(days=4)
-    return following - timedelta(days=following.day)
+    return day.replace(day=monthrange(day.year, day.month)[1])
 
 
 def last_day_of(arg: TypedExpression) -> TypedExpression:
     """`last_day(d)`."""
-    return strict(DATE, last_day, as_date(arg))
+    return strict(DATE, last_day, as_date(arg), vector=last_days)
 
 
 def add_months(arg: TypedExpression, months: TypedExpression) -> TypedExpression:
@@ -258,7 +317,7 @@ def add_months(arg: TypedExpression, months: TypedExpression) -> TypedExpression
         last = last_day(date(year, month + 1, 1)).day
         return date(year, month + 1, min(day.day, last))
 
-    return strict(DATE, function, as_date(arg), converted(months, INT))
+    return strict(DATE, function, as_date(arg), converted(months, INT), vector=months_later)
 
 
 def part_by_name(args: Sequence[TypedExpression]) -> TypedExpression:

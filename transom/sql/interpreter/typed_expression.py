@@ -13,7 +13,7 @@ from transom.sql.interpreter.cast_vectors import vector_cast
 from transom.sql.interpreter.casts import cast, check_cast
 from transom.sql.interpreter.distinct_values import by_distinct
 from transom.sql.interpreter.types import DOUBLE, is_int
-from transom.sql.interpreter.vectors import Vector, VectorTable, constant_vector, either
+from transom.sql.interpreter.vectors import Vector, VectorTable, constant_vector, either, has_vectors
 
 Row = Mapping[str, Any]
 VectorForm = Callable[[VectorTable], Vector]
@@ -37,7 +37,8 @@ class TypedExpression:
 
 def column_expression(name: str, type: pa.DataType) -> TypedExpression:
     """A column of the table."""
-    return TypedExpression(type, itemgetter(name), None, lambda table: table.column(name), True)
+    vector = (lambda table: table.column(name)) if has_vectors(type) else None
+    return TypedExpression(type, itemgetter(name), None, vector, vector is not None)
 
 
 def literal(value: Any, type: pa.DataType) -> TypedExpression:

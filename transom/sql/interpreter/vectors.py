@@ -1,7 +1,8 @@
 """Columns of values for vector forms, and the table over which vector forms are evaluated.
 
-Integers, floats, truth values, dates (days), timestamps and intervals (microseconds) are NumPy arrays with a mask of
-nulls; every other type stays an Arrow array. A constant is a vector of length 1.
+Integers, floats, truth values, dates (days), timestamps and intervals (microseconds) are NumPy arrays with a mask
+of nulls, decimals are integers (`Decimals`), and every other type stays an Arrow array. A constant is a vector of
+length 1.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.sql.interpreter.decimals import Decimals, arrow_decimals, decimals_of
 from transom.sql.interpreter.values import FIRST_DATE, LAST_DATE, PER_UNIT
 
 Mask = np.ndarray | None  # of truth values; None where all are false
@@ -23,6 +25,10 @@ _DTYPES = {
     pa.float32(): np.float32, pa.float64(): np.float64, pa.bool_(): np.bool_, pa.date32(): np.int32,
     pa.null(): np.bool_,
 }  # fmt: skip
+
+_ARROW_TYPES = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_decimal128
+)  # fmt: skip
 
 
 class Vector(NamedTuple):
@@ -48,6 +54,17 @@ def dtype_of(type: pa.DataType) -> Any:
     if pa.types.is_timestamp(type) or pa.types.is_duration(type):
         return np.int64
     return _DTYPES.get(type)
+
+
+def has_vectors(type: pa.DataType) -> bool:
+    """Whether a column of this type can be a vector."""
+    if pa.types.is_struct(type):
+        return all(has_vectors(field.type) for field in type)
+    if pa.types.is_map(type):
+        return has_vectors(type.key_type) and has_vectors(type.item_type)
+    if pa.types.is_list(type):
+        return has_vectors(type.value_type)
+    return dtype_of(type) is not None or any(test(type) for test in _ARROW_TYPES)
 
 
 def either(left: Mask, right: Mask) -> Mask:
@@ -111,8 +128,11 @@ def vector_of(array: pa.Array) -> Vector:
     """An Arrow array as a vector."""
     type = array.type
     dtype = dtype_of(type)
+    if pa.types.is_decimal128(type):
+        nulls = null_mask(array)
+        return Vector(decimals_of(array, nulls), nulls)
     if dtype is None:
-        return Vector(array, null_mask(array))
+        return Vector(array.cast(pa.string()) if pa.types.is_large_string(type) else array, null_mask(array))
     size, offset = len(array), array.offset
     if pa.types.is_null(type):
         return Vector(np.zeros(size, np.bool_), np.ones(size, np.bool_))
@@ -160,9 +180,13 @@ def array_of(vector: Vector, type: pa.DataType, size: int) -> pa.Array:
         nulls = full(nulls, size)
         if not nulls.any():
             nulls = None
+    if isinstance(values, Decimals):
+        return arrow_decimals(values, type, size, nulls)
     if isinstance(values, pa.Array):
         if len(values) != size:
             values = pa.repeat(values[0], size) if size else values.slice(0, 0)
+        if nulls is not None and values.null_count != np.count_nonzero(nulls):
+            values = pc.if_else(pa.array(nulls), pa.scalar(None, values.type), values)
         return values if values.type == type else values.cast(type)
     if pa.types.is_null(type):
         return pa.nulls(size)
@@ -187,3 +211,9 @@ def constant_vector(value: Any, type: pa.DataType) -> Vector:
     if value is None:
         return Vector(np.zeros(1, dtype), np.ones(1, np.bool_))
     return Vector(np.array([value], dtype))
+
+
+def zeros_of(divisor: np.ndarray) -> np.ndarray | None:
+    """Where a divisor is zero."""
+    zeros = divisor == 0
+    return zeros if zeros.any() else None
