@@ -27,6 +27,7 @@ import pyarrow.types as kinds
 from transom.backends.arrow_types import plain
 from transom.backends.base import MAX_ERROR_TEXT
 from transom.backends.file_problems import FileProblem, Problem, unreadable
+from transom.backends.parquet_parts import ParquetLayout, parquet_layout
 from transom.errors import SettingError
 
 JSON_ROWS = 100  # of a file, that are looked at
@@ -91,10 +92,14 @@ def _visible_files(place: str, done: Collection[str], spelled: Callable[[str], s
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """The problems of a file, and the types of its columns that differ from the stream's, by the stream's name."""
+    """The problems of a file, and the types of its columns that differ from the stream's, by the stream's name.
+
+    Parquet files also have a layout.
+    """
 
     problems: tuple[FileProblem, ...] = ()
     types: FileTypes = ()
+    layout: ParquetLayout | None = None
 
     @property
     def is_readable(self) -> bool:
@@ -147,7 +152,8 @@ class FileCheck:
                     problems.append(unreadable(file, mismatch(spelled, have, kind), spelled))
                 if _needs_cast(parquet, spelled, have, kind):
                     types[name] = have
-        return CheckedFile(tuple(problems), tuple(types.items()))
+            layout = parquet_layout(parquet, {name: by_name(name) for name in self.columns})
+        return CheckedFile(tuple(problems), tuple(types.items()), layout)
 
     def _compared(self, file: str, names: Iterable[str], where: str | None = None) -> Iterator[FileProblem]:
         """The columns that a file lacks, and those that the stream does not have."""

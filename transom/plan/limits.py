@@ -28,6 +28,9 @@ class Limits:
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
     pushed_rows: int = 10_000  # most rows of a pushed batch that are aggregated on the driver, without tasks
+    task_table_rows: int = (
+        1_000_000  # most rows of a static table that tasks join themselves; Spark joins larger ones
+    )
     driver_groups: int = 50_000  # most groups that one task may send to the driver
     batches_to_limit: int = 4  # a batch that brings this part of `driver_rows` moves them at once
     rows_per_store_group: int = 20  # a group of a store weighs as much as so many rows of slices

@@ -12,16 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from transom.backends.base import Backend, Frame, StreamingInput, Task
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
+from transom.backends.spark.file_frame import FileTasks
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.job_limit import job_limit
 from transom.backends.spark.scalars import SparkScalars
-from transom.backends.spark.session import is_local, local_session, ship
+from transom.backends.spark.session import UTC_NAMES, is_local, local_session, ship
 from transom.backends.spark.sinks import SparkSink
 from transom.backends.spark.streaming_input import SparkStream
+from transom.backends.spark.task_expressions import TaskExpressions
+from transom.backends.spark.task_tables import TableShipper
 from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.kernel.aggregate import BatchPlan
+from transom.plan.limits import Limits
 
 
 class SparkBackend(Backend):
@@ -35,10 +39,13 @@ class SparkBackend(Backend):
         self.scalars = SparkScalars(self.spark)
         self.parallelism = self.spark.sparkContext.defaultParallelism
         self._broadcaster = PlanBroadcaster(self.spark)
+        expressions = TaskExpressions(self.scalars)
+        tables = TableShipper(self.spark, Limits().task_table_rows)
+        self._file_tasks = FileTasks(self.spark, expressions, tables, self.parallelism)
 
     @property
     def in_utc(self) -> bool:
-        return self.spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+        return self.spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES
 
     @property
     def shares_disk(self) -> bool:
@@ -69,7 +76,9 @@ class SparkBackend(Backend):
         options: Mapping[str, Any] | None = None,
         files_per_batch: int = 1,
     ) -> SparkFiles:
-        return SparkFiles(self.spark, path, format, schema, dict(options or {}), files_per_batch)
+        return SparkFiles(
+            self.spark, path, format, schema, dict(options or {}), files_per_batch, self._file_tasks
+        )
 
     def input_of(self, source: Any) -> Frame | StreamingInput | None:
         if isinstance(source, DataFrame):

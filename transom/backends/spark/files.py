@@ -22,8 +22,10 @@ from transom.backends.file_problems import FileProblem, unreadable
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.input_files import CheckedFile, FileCheck, FileTypes, unread_files
 from transom.backends.spark.failures import failure_text, is_read_failure
+from transom.backends.spark.file_frame import FileFrame, FileRows, FileTasks
 from transom.backends.spark.frame import SparkFrame
-from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, open_hadoop_file
+from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, local_part, open_hadoop_file
+from transom.backends.spark.session import UTC_NAMES
 from transom.backends.spark.types import schema_of, to_arrow, to_spark
 from transom.errors import SettingError
 
@@ -39,6 +41,18 @@ _UNUSUAL_CSV = frozenset(
 )
 
 
+# Settings of the session under which Spark reads Parquet as Arrow does: the default, and the values.
+_USUAL_SETTINGS = (
+    ("spark.sql.session.timeZone", "", UTC_NAMES),
+    ("spark.sql.caseSensitive", "false", ("false",)),
+    ("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED", ("CORRECTED",)),
+    ("spark.sql.parquet.int96RebaseModeInRead", "CORRECTED", ("CORRECTED",)),
+    ("spark.sql.parquet.int96TimestampConversion", "false", ("false",)),
+    ("spark.sql.files.ignoreCorruptFiles", "false", ("false",)),
+    ("spark.sql.files.ignoreMissingFiles", "false", ("false",)),
+)
+
+
 class SparkFiles(InputFiles):
     """The files of a path: one file, those of a directory, or those that match a glob."""
 
@@ -50,6 +64,7 @@ class SparkFiles(InputFiles):
         schema: str | StructType | None = None,
         options: Mapping[str, str] | None = None,
         files_per_batch: int = 1,
+        tasks: FileTasks | None = None,
     ):
         if files_per_batch < 1:
             raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
@@ -69,6 +84,7 @@ class SparkFiles(InputFiles):
         )  # calls of the JVM
         self._check = self._file_check(given)
         self._checked: dict[str, CheckedFile] = {}  # the files of the last check
+        self._tasks = tasks if self.format == "parquet" and not options else None
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
@@ -89,7 +105,7 @@ class SparkFiles(InputFiles):
     def _read_error(self, files: Sequence[str]) -> Exception | None:
         """The error of reading some files to their ends; an error of another kind is raised."""
         try:
-            self.read(files).df.write.format("noop").mode("overwrite").save()
+            self._read_by_spark(files).df.write.format("noop").mode("overwrite").save()
         except Exception as error:
             if not is_read_failure(error):
                 raise
@@ -106,6 +122,23 @@ class SparkFiles(InputFiles):
 
     def read(self, files: Sequence[str]) -> SparkFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
+        if files and self._tasks is not None and (rows := self._rows_for_tasks(files)) is not None:
+            return FileFrame(self._tasks, rows, lambda: self._read_by_spark(files))
+        return self._read_by_spark(files)
+
+    def _rows_for_tasks(self, files: Sequence[str]) -> FileRows | None:
+        """The rows of files that tasks can read with Arrow; None if Spark has to read one of them."""
+        if any(self.spark.conf.get(name, usual) not in values for name, usual, values in _USUAL_SETTINGS):
+            return None
+        layouts = []
+        for file in files:
+            layout = self._checked_file(file).layout
+            if layout is None or layout.is_unusual or not file.startswith(LOCAL_SCHEME):
+                return None
+            layouts.append((local_part(file), layout))
+        return FileRows(tuple(layouts), self.columns, self.columns)
+
+    def _read_by_spark(self, files: Sequence[str]) -> SparkFrame:
         if not files:
             return SparkFrame(self._empty())
         if self.format == "parquet":
@@ -145,9 +178,11 @@ class SparkFiles(InputFiles):
         """Files grouped by the types of their columns, where these differ from the stream's."""
         groups: dict[FileTypes, list[str]] = {}
         for file in files:
-            checked = self._checked.get(file) or self._check.check(file)
-            groups.setdefault(checked.types, []).append(file)
+            groups.setdefault(self._checked_file(file).types, []).append(file)
         return list(groups.items())
+
+    def _checked_file(self, file: str) -> CheckedFile:
+        return self._checked.get(file) or self._check.check(file)
 
     def _read_parquet(self, types: FileTypes, files: list[str]) -> DataFrame:
         """Parquet files, read in their own types and cast to the stream's."""

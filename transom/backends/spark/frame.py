@@ -102,16 +102,16 @@ class SparkFrame(Frame):
             df.unpersist()
 
     def to_table(self, few: bool = False) -> pa.Table:
-        with _damage_reported():
+        with damage_reported():
             return collect_small(self.df) if few else to_table(self.df)
 
     def first(self, count: int) -> pa.Table:
-        with _damage_reported():
+        with damage_reported():
             return to_table(self.df.limit(count))
 
     def write_parquet(self, path: str, partition_by: str | None = None) -> None:
         writer = self.df.write.mode("overwrite")
-        with _damage_reported():
+        with damage_reported():
             (writer if partition_by is None else writer.partitionBy(partition_by)).parquet(path)
 
 
@@ -133,7 +133,7 @@ class WideFrame(SparkFrame):
         if not few:
             return super().to_table()
         spark = self._source.sparkSession
-        with _damage_reported(), interpreted(spark):
+        with damage_reported(), interpreted(spark):
             # The rows are fixed first, so that all chunks see them in the same order.
             rows = to_frame(spark, collect_small(self._source))
             return beside([self._chunk(rows, texts) for texts in chunks(self._expressions)])
@@ -145,7 +145,7 @@ class WideFrame(SparkFrame):
 
 
 @contextmanager
-def _damage_reported() -> Iterator[None]:
+def damage_reported() -> Iterator[None]:
     """Raise what a task found in the checkpoint as it is, without Spark's stack trace around it."""
     try:
         yield

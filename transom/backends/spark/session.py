@@ -24,6 +24,7 @@ from transom.storage.temporary import temporary_directory
 
 OLDEST_JAVA = 17
 ANSI = "spark.sql.ansi.enabled"
+UTC_NAMES = ("UTC", "Etc/UTC", "Z", "GMT")
 _INSTALL = """Spark runs on Java, version 17 or later. To install it:
   Debian, Ubuntu   sudo apt install openjdk-17-jre-headless
   macOS            brew install openjdk@17

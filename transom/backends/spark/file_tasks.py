@@ -1,0 +1,141 @@
+"""Tasks that read parts of files with Arrow and compute on them, without a DataFrame: one job for a batch."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import RDD, SparkContext
+from pyspark.broadcast import Broadcast
+
+from transom.backends.base import Frame, TableJoin, Task
+from transom.backends.local.frame import LocalFrame
+from transom.backends.parquet_parts import ParquetPart, PartUnreadable, read_part
+from transom.sql.interpreter.scalars import InterpretedScalars
+from transom.sql.query import Join
+
+_UNREADABLE = f"{PartUnreadable.__module__}.{PartUnreadable.__qualname__}"  # in the error of a job
+_KEPT_TABLES = 16
+_KEPT_RDDS = 64
+_tables: OrderedDict[str, Frame] = OrderedDict()  # of this process: Spark uses its workers again
+_empty_rdds: dict[tuple[str, int], RDD[Any]] = {}
+
+
+class Step(Protocol):
+    """What a task does with its rows."""
+
+    def apply(self, rows: Frame) -> Frame:
+        """Other rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class FilterStep:
+    """Passes on the rows for which a condition is true."""
+
+    condition: str
+
+    def apply(self, rows: Frame) -> Frame:
+        return rows.filter(self.condition)
+
+
+@dataclass(frozen=True)
+class ExtendStep:
+    """Adds scalars, which replace columns of the same name."""
+
+    scalars: Mapping[str, str]
+
+    def apply(self, rows: Frame) -> Frame:
+        return rows.extend(self.scalars)
+
+
+@dataclass(frozen=True)
+class ProjectStep:
+    """Passes on some columns and scalars, over the rows left-joined with static tables."""
+
+    scalars: Mapping[str, str]
+    keep: tuple[str, ...] = ()
+    joins: tuple[tuple[Join, TableParcel], ...] = ()
+
+    def apply(self, rows: Frame) -> Frame:
+        joins = [TableJoin(join, parcel.frame()) for join, parcel in self.joins]
+        return rows.project(self.scalars, self.keep, joins)
+
+
+class TableParcel:
+    """A static table on its way to tasks; a worker process unpacks it when it first sees it."""
+
+    def __init__(self, key: str, packed: Broadcast[bytes]):
+        self.key, self.packed = key, packed
+
+    def frame(self) -> Frame:
+        """The table in this process, with the indexes that joins have made for it."""
+        if self.key not in _tables:
+            table = pa.ipc.open_stream(self.packed.value).read_all().combine_chunks()
+            _tables[self.key] = LocalFrame(table, _worker_scalars())
+            while len(_tables) > _KEPT_TABLES:
+                _tables.popitem(last=False)
+        return _tables[self.key]
+
+
+@dataclass(frozen=True)
+class FileJob:
+    """What the tasks of a job do: read columns of their parts, apply steps, and run a task of the engine."""
+
+    parts: Sequence[Sequence[ParquetPart]]  # by task
+    columns: Mapping[str, pa.DataType]  # that are read
+    steps: Sequence[Step]
+    task: Task | None
+
+    def run(self, context: SparkContext) -> list[pa.RecordBatch]:
+        """The record batches that the tasks return, in the order of their parts."""
+        if not self.parts:
+            return []
+        packed = _empty_rdd(context, len(self.parts)).mapPartitionsWithIndex(self._run_task).collect()
+        return [batch for stream in packed for batch in pa.ipc.open_stream(stream)]
+
+    def _run_task(self, number: int, nothing: Iterable[Any]) -> Iterator[bytes]:
+        for _ in nothing:  # Spark ends a worker whose task does not read its input to the end
+            pass
+        batches = self._batches(number)
+        results = list(batches if self.task is None else self.task(batches))
+        if results:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, results[0].schema) as writer:
+                for batch in results:
+                    writer.write_batch(batch)
+            yield sink.getvalue().to_pybytes()
+
+    def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
+        scalars = _worker_scalars()
+        for part in self.parts[number]:
+            for table in read_part(part, self.columns):
+                rows: Frame = LocalFrame(table, scalars)
+                for step in self.steps:
+                    rows = step.apply(rows)
+                yield from rows.to_table().combine_chunks().to_batches()
+
+
+def is_unreadable_part(error: BaseException) -> bool:
+    """Whether a job failed because Arrow could not read a file."""
+    return _UNREADABLE in str(error)
+
+
+@cache
+def _worker_scalars() -> InterpretedScalars:
+    """The scalars of this process, with the expressions that it has compiled."""
+    return InterpretedScalars()
+
+
+def _empty_rdd(context: SparkContext, partitions: int) -> RDD[Any]:
+    """An RDD of so many empty partitions; making one takes several calls of the JVM."""
+    key = context.applicationId, partitions
+    if key not in _empty_rdds:
+        if len(_empty_rdds) >= _KEPT_RDDS:
+            _empty_rdds.clear()
+        _empty_rdds[key] = context.parallelize([], partitions)
+    return _empty_rdds[key]

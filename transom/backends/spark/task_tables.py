@@ -1,0 +1,46 @@
+"""Static tables on their way to tasks: each version is sent once, and kept by the worker processes."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from transom.backends.base import Frame, TableJoin
+from transom.backends.spark.file_tasks import TableParcel
+
+_KEPT_TABLES = 16
+
+
+class TableShipper:
+    """Sends static tables to tasks. A table of more than `most_rows` rows stays with Spark."""
+
+    def __init__(self, spark: SparkSession, most_rows: int):
+        self.spark, self.most_rows = spark, most_rows
+        self._sent: OrderedDict[int, tuple[Frame, TableParcel | None]] = OrderedDict()
+
+    def ship(self, table: TableJoin) -> TableParcel | None:
+        """A table for tasks; None if it is too large, or no column is compared for equality."""
+        if not table.join.keys:
+            return None
+        frame = table.frame
+        if id(frame) not in self._sent:
+            self._sent[id(frame)] = frame, self._parcel(frame)  # held, so that its id stays its own
+            if len(self._sent) > _KEPT_TABLES:
+                _, (_, old) = self._sent.popitem(last=False)
+                if old is not None:
+                    old.packed.destroy()
+        self._sent.move_to_end(id(frame))
+        return self._sent[id(frame)][1]
+
+    def _parcel(self, frame: Frame) -> TableParcel | None:
+        rows = frame.first(self.most_rows + 1)
+        if rows.num_rows > self.most_rows:
+            return None
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        packed = self.spark.sparkContext.broadcast(sink.getvalue().to_pybytes())
+        return TableParcel(uuid.uuid4().hex, packed)
