@@ -81,6 +81,13 @@ def test_columns_are_compared(format: str, content: bytes, found: list[tuple[str
     assert [(problem.problem.value, problem.column) for problem in problems] == found
 
 
+def test_a_file_with_two_columns_of_a_name_is_unreadable() -> None:
+    target = io.BytesIO()
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), target)
+    (problem,) = checker("parquet", target.getvalue(), a=pa.int64()).check("f").problems
+    assert problem.problem is Problem.UNREADABLE and problem.reason == "it has several columns a"
+
+
 def test_an_error_of_the_disk_is_not_the_files() -> None:
     def broken(file: str) -> BinaryIO:
         raise OSError(5, "Input/output error")

@@ -143,6 +143,9 @@ class FileCheck:
             for name, kind in self.columns.items():
                 if (spelled := by_name(name)) is None:
                     continue
+                if len(schema.get_all_field_indices(spelled)) > 1:
+                    problems.append(unreadable(file, f"it has several columns {spelled}", spelled))
+                    continue
                 have = schema.field(spelled).type
                 if have == kind:
                     continue

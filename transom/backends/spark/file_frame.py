@@ -137,6 +137,11 @@ class FileFrame(SparkFrame):
     def map(self, task: Task, schema: pa.Schema) -> SparkFrame:
         return _MappedFiles(self._tasks, self._rows, task, schema, lambda: SparkFrame(self.df))
 
+    @property
+    def is_read_by_tasks(self) -> bool:
+        """Whether tasks read the files with Arrow; Spark reads them otherwise."""
+        return self._rows.job(self._tasks.parallelism, None) is not None
+
     def to_table(self, few: bool = False) -> pa.Table:
         schema = pa.schema(list(self._rows.columns.items()))
         table = _run(self._tasks, self._rows, None, schema)
