@@ -133,7 +133,9 @@ class IngestRun:
             self._branch(queries, frame, limit, has_branches) for queries in branches_by_joins.values()
         ]
         outcomes = [self._aggregate(branch, branch.plan) for branch in branches]
-        if not is_exact and outcomes[0].ahead:
+        if not is_exact and self._high is None:
+            limit, outcomes = self._of_first_batch(branches, outcomes)
+        elif not is_exact and outcomes[0].ahead:
             limit, outcomes = self._with_rows_after_a_gap(branches, outcomes, limit)
         outcome = _combined(outcomes, self.batch.shared.layouts)
         plans = (branch.plan for branch in branches)
@@ -152,20 +154,26 @@ class IngestRun:
         """The highest time that the batch may have, and whether that is certain.
 
         After a stream's first batch it is known how far the stream has come. Rows within the horizon of that
-        are aggregated at once. The profile of the whole batch is consulted only if some rows lie beyond it.
+        are aggregated at once. The profile of the whole batch is consulted only if some rows lie beyond it. The
+        rows of the first batch are all aggregated at once, because they rarely lie apart.
         """
-        rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
+        rules = self.batch.rules
         if self.batch.is_judged:
             return self.batch.time_limit, True
         if rules.horizon is None:
             return self._not_after_clock(None), True
-        if high is not None and not any(clock.kind is ClockKind.ROWS for clock in self.clocks):
-            return self._not_after_clock(high + rules.horizon), False
-        return self.judge_times(frame)[0], True
+        if any(clock.kind is ClockKind.ROWS for clock in self.clocks):
+            return self.judge_times(frame)[0], True
+        return self._not_after_clock(None if self._high is None else self._high + rules.horizon), False
+
+    @property
+    def _high(self) -> int | None:
+        """How far the stream had come before the batch."""
+        return self.batch.before.clock(self.batch.rules.clock).high
 
     def judge_times(self, frame: Frame) -> tuple[int | None, Profile]:
         """The highest time that the batch may have, for certain, and where in time its rows lie."""
-        rules, high = self.batch.rules, self.batch.before.clock(self.batch.rules.clock).high
+        rules, high = self.batch.rules, self._high
         cut = None if high is None or rules.horizon is None else high + rules.horizon
         plan = BatchPlan(
             (), (), {}, {}, "t0", limit=cut, horizon=rules.horizon, first_time=rules.usable_times[0]
@@ -178,12 +186,23 @@ class IngestRun:
         bounds = (limit, rules.usable_times[1], rules.latest_time(self.batch.clock))
         return min(bound for bound in bounds if bound is not None)
 
+    def _of_first_batch(
+        self, branches: Sequence[_Branch], outcomes: Sequence[Outcome]
+    ) -> tuple[int | None, list[Outcome]]:
+        """Apply the horizon to a stream's first batch: aggregate it again if a row lies beyond."""
+        profile, rules = outcomes[0].profile, self.batch.rules
+        limit = self._not_after_clock(horizon_limit(profile, None, rules.horizon))
+        top = outcomes[0].clocks[rules.clock].top
+        if top is None or top <= limit:
+            return limit, list(outcomes)
+        return limit, [self._aggregate(branch, replace(branch.plan, limit=limit)) for branch in branches]
+
     def _with_rows_after_a_gap(
         self, branches: Sequence[_Branch], outcomes: Sequence[Outcome], limit: int | None
     ) -> tuple[int | None, list[Outcome]]:
         """Aggregate rows beyond the horizon too, if the stream itself jumped ahead."""
-        high = self.batch.before.clock(self.batch.rules.clock).high
-        new_limit = self._not_after_clock(horizon_limit(outcomes[0].profile, high, self.batch.rules.horizon))
+        rules = self.batch.rules
+        new_limit = self._not_after_clock(horizon_limit(outcomes[0].profile, self._high, rules.horizon))
         if new_limit is None or limit is None or new_limit <= limit:
             return limit, list(outcomes)
         combined = []
