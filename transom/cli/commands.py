@@ -17,10 +17,12 @@ from rich.text import Text
 
 from transom.api.formats import PlanFormat
 from transom.backends.file_problems import Problem
+from transom.cli.backend_choice import BackendChoice
 from transom.cli.build_engine import built_engine
 from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
+from transom.cli.small_input import adhoc_engine
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
@@ -31,13 +33,18 @@ LOG_SECONDS = 10.0  # between lines of progress in a log
 
 
 def run_to_end(
-    pipeline: Pipeline, form: Format | None, out: Path | None, full: bool, late: Path | None
+    pipeline: Pipeline,
+    choice: BackendChoice,
+    form: Format | None,
+    out: Path | None,
+    full: bool,
+    late: Path | None,
 ) -> None:
     """Run to the end of the input; results go to stdout or a file, the summary to stderr."""
     console = Console(stderr=True)
     form = (form or Format.JSON) if out is not None else default_format(form, sys.stdout)
     started = monotonic()
-    with built_engine(pipeline) as engine:
+    with adhoc_engine(pipeline, choice) as engine:
         queries = {name: engine.query(name) for name in pipeline.queries}
         with console.status("running ..."):
             engine.drain()
@@ -105,8 +112,14 @@ def _why_rejected(engine: Engine, stream: str) -> str:
     )
 
 
+def print_adhoc_plan(pipeline: Pipeline, choice: BackendChoice) -> None:
+    """Print the plan of `transom query` to stdout."""
+    with adhoc_engine(pipeline, choice) as engine:
+        print(engine.explain(), flush=True)
+
+
 def print_plan(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> None:
-    """Print the plan to stdout."""
+    """Print the plan of a pipeline file to stdout."""
     with built_engine(pipeline) as engine:
         print(engine.explain(form.value, verbose), flush=True)
 

@@ -18,6 +18,7 @@ import typer
 import transom
 from transom.api.formats import PlanFormat
 from transom.cli import remote_options
+from transom.cli.backend_choice import BackendChoice
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
 from transom.cli.repair_command import repair
 from transom.cli.result_text import Format
@@ -155,6 +156,14 @@ def query(
         Path | None,
         typer.Option("--late", metavar="FILE", help="write late and rejected rows to a file, as JSON lines"),
     ] = None,
+    backend: Annotated[
+        BackendChoice,
+        typer.Option(
+            "--backend",
+            help="where to run: auto reads small files in this process, without starting Spark, if the answers "
+            "are the same",
+        ),
+    ] = BackendChoice.AUTO,
     master: Master = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="print the plan of the queries instead of running them")
@@ -191,9 +200,9 @@ def query(
     from transom.cli import commands
 
     if explain:
-        commands.print_plan(pipeline)
+        commands.print_adhoc_plan(pipeline, backend)
     else:
-        commands.run_to_end(pipeline, form, out, full, late)
+        commands.run_to_end(pipeline, backend, form, out, full, late)
 
 
 @app.command()

@@ -1,4 +1,7 @@
-"""Files of a local path: Parquet by Arrow; JSON and CSV row by row, with rows that can't be parsed marked."""
+"""Files of a local path: Parquet and plain text files by Arrow, other JSON and CSV row by row.
+
+Rows that can't be parsed are marked.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,14 @@ from transom.backends.input_files import (
     unreadable_reason,
 )
 from transom.backends.local.frame import LocalFrame, local_path
+from transom.backends.local.plain_files import PlainFile, plain_columns, plain_csv, plain_json_lines
 from transom.columns.readable_values import valid_text
 from transom.errors import SettingError, SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.casts import cast
 
+USUAL_OPTIONS = frozenset({"sep", "header"})  # options of text files that plain files may have
+MAX_DECIMAL_DIGITS = 38
 LONGEST_FIELD = 1 << 30  # of CSV; the parser's own limit is 128 KB
 
 
@@ -65,6 +71,9 @@ class LocalFiles(InputFiles):
         self._separator = given.get("sep", "\t" if files and is_tab_separated(files) else ",")
         self._has_header = given.get("header", "true").lower() == "true"
         self.is_text = self.format in ("json", "csv")
+        self._has_usual_options = self.is_text and given.keys() <= USUAL_OPTIONS
+        self._is_usual = self._has_usual_options  # and the columns are those that Spark infers
+        self._plain_files: dict[str, tuple[FileVersion | None, PlainFile | None]] = {}  # that were looked at
         self.columns = dict(schema) if schema is not None else self._inferred(files[:FILES_TO_INFER_FROM])
         self._check = FileCheck(self.format, self.columns, _opened_bytes, self._separator, self._has_header)
 
@@ -118,7 +127,37 @@ class LocalFiles(InputFiles):
                 raise UnreadableFiles([unreadable(file, mismatch(own, have, kind), own)]) from None
         return pa.table(columns, names=list(self.columns))
 
+    def unusual_file(self) -> str | None:
+        """The first file that Spark may read in another way than this backend; None if there is none."""
+        if not self.is_text:
+            return None
+        for file in list_local_files(self.path):
+            plain = self._plain(file) if self._is_usual else None
+            if plain is None or plain.table(self.columns) is None:
+                return file
+        return None
+
+    def _plain(self, file: str) -> PlainFile | None:
+        """The content of a text file if it is plain."""
+        if not self._has_usual_options:
+            return None
+        version, plain = self.version(file), None
+        if file in self._plain_files and self._plain_files[file][0] == version:
+            return self._plain_files[file][1]
+        with DECOMPRESSORS.get(os.path.splitext(file)[1], open)(local_path(file), "rb") as opened:
+            data = opened.read()
+        if self.format == "json":
+            plain = plain_json_lines(data)
+        else:
+            plain = plain_csv(data, self._separator, None if self._has_header else list(self.columns))
+        self._plain_files[file] = version, plain
+        return plain
+
     def _text(self, file: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
+        plain = self._plain(file)
+        self._plain_files.pop(file, None)
+        if plain is not None and (table := plain.table(self.columns)) is not None:
+            return table.append_column(CORRUPT, pa.nulls(plain.rows, pa.string()))
         records = list(self._records(file))
         arrays = [pa.array([record.get(name) for record in records], kind) for name, kind in columns.items()]
         return pa.table(arrays, names=list(columns))
@@ -182,6 +221,19 @@ class LocalFiles(InputFiles):
             with pq.ParquetFile(local_path(readable[0])) as parquet:
                 schema = plain_table(parquet.schema_arrow.empty_table()).schema
             return dict(zip(schema.names, schema.types, strict=True))
+        certain = self._plain_columns(readable)
+        self._is_usual = self._is_usual and certain is not None
+        return certain or self._likely_columns(readable)
+
+    def _plain_columns(self, files: Sequence[str]) -> dict[str, pa.DataType] | None:
+        """The columns that Spark infers; None if it takes more than plain files to tell."""
+        if self.format == "csv" and not self._has_header:
+            return None
+        plain = [self._plain(file) for file in files]
+        known = [each for each in plain if each is not None]
+        return plain_columns(known, self.format == "csv") if len(known) == len(plain) else None
+
+    def _likely_columns(self, readable: Sequence[str]) -> dict[str, pa.DataType]:
         kinds: dict[str, pa.DataType] = {}
         spelled: dict[str, str] = {}
         for file in readable:
@@ -258,6 +310,9 @@ def _kind_of(value: Any, is_text: bool) -> pa.DataType:
     """The type that a value of a file suggests."""
     if value is None:
         return pa.null()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        digits = len(str(abs(value)))
+        return pa.decimal128(digits, 0) if digits <= MAX_DECIMAL_DIGITS else pa.float64()
     if not is_text and not isinstance(value, str):
         return pa.array([value]).type
     for kind, parse in (

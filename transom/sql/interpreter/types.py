@@ -35,9 +35,12 @@ def is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
 
 
+NEEDS_SPARK = "is not supported without Spark"  # in the message of each such error
+
+
 def unsupported(what: str) -> SQLError:
     """The error for what Spark evaluates and the interpreter does not."""
-    return SQLError(f"{what} is not supported without Spark; run this query on the Spark backend")
+    return SQLError(f"{what} {NEEDS_SPARK}; run this query on the Spark backend")
 
 
 def decimal(precision: int, scale: int) -> pa.DataType:
