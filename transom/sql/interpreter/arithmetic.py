@@ -124,14 +124,24 @@ def negative(arg: TypedExpression) -> TypedExpression:
     """`-x`."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
     vector = sign_vector(np.negative, arg.type)
-    return strict(arg.type, lambda value: settled(-value, arg.type), arg, vector=vector)
+    return strict(arg.type, lambda value: settled(negated(value), arg.type), arg, vector=vector)
 
 
 def absolute(arg: TypedExpression) -> TypedExpression:
     """`abs(x)`, which wraps for the least integer."""
     arg = converted(arg, DOUBLE) if types.is_text(arg.type) or arg.type == NULL else numeric(arg)
     vector = sign_vector(np.abs, arg.type)
-    return strict(arg.type, lambda value: settled(abs(value), arg.type), arg, vector=vector)
+    return strict(arg.type, lambda value: settled(magnitude(value), arg.type), arg, vector=vector)
+
+
+def negated(value: Any) -> Any:
+    """Minus a number; Python's operator would round a decimal to 28 digits."""
+    return value.copy_negate() if isinstance(value, Decimal) else -value
+
+
+def magnitude(value: Any) -> Any:
+    """A number without its sign; Python's function would round a decimal to 28 digits."""
+    return value.copy_abs() if isinstance(value, Decimal) else abs(value)
 
 
 def sign_vector(function: Callable[[Any], Any], type: pa.DataType) -> Callable[[Any], Any]:

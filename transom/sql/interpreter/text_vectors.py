@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,11 @@ def joined_texts(table: VectorTable, separator: Vector, parts: Sequence[Node]) -
     """`concat_ws(separator, ...)`: nulls are skipped."""
     vectors = [table.value(part) for part in parts]
     by_row = any_mask(each.by_row for each in (separator, *vectors))
-    arrays = [array_of(each, STRING, table.num_rows) for each in (*vectors, separator)]
-    found = vector_of(pc.binary_join_element_wise(*arrays, null_handling="skip"))
+    mark, *arrays = (array_of(each, STRING, table.num_rows) for each in (separator, *vectors))
+    is_null = [pc.is_null(array) for array in arrays]
+    if not arrays:
+        arrays = [pc.if_else(pc.is_null(mark), mark, pa.scalar(""))]
+    elif reduce(pc.and_, is_null).true_count:  # Arrow leaves out the rows in which all parts are null
+        arrays[0] = pc.if_else(reduce(pc.and_, is_null), pa.scalar(""), arrays[0])
+    found = vector_of(pc.binary_join_element_wise(*arrays, mark, null_handling="skip"))
     return Vector(found.values, found.nulls, by_row)

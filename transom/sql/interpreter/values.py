@@ -160,4 +160,4 @@ def single(value: float) -> float:
 def fit(value: Decimal, type: pa.DataType) -> Decimal | None:
     """A decimal rounded half up to the type's scale, or None where it has too many digits."""
     rounded = value.quantize(Decimal(1).scaleb(-type.scale), context=EXACT)
-    return rounded if abs(rounded) < Decimal(10) ** (type.precision - type.scale) else None
+    return rounded if rounded.copy_abs() < Decimal(10) ** (type.precision - type.scale) else None
