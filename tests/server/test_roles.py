@@ -163,5 +163,7 @@ def test_health_says_without_a_token_that_a_batch_is_overdue(
     back: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(back.engine), "overdue", property(lambda engine: 7.0))
-    assert send(back, "GET", "/healthz", None).json()["failure"] == "overdue"
-    assert "7 s beyond" in send(back, "GET", "/healthz", Role.READ).json()["failure"]
+    without, reader = (send(back, "GET", "/healthz", role) for role in (None, Role.READ))
+    assert without.status_code == reader.status_code == 503
+    assert without.json()["failure"] == "overdue"
+    assert "7 s beyond" in reader.json()["failure"]

@@ -123,6 +123,7 @@ def query(
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
     slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
+    max_ahead: Annotated[list[str] | None, _per_stream("max_ahead", "DURATION")] = None,
     schema: Annotated[list[str] | None, _per_stream("schema", "COLUMNS")] = None,
     option: Annotated[
         list[str] | None,
@@ -182,6 +183,7 @@ def query(
         "time": time,
         "slack": slack,
         "horizon": horizon,
+        "max_ahead": max_ahead,
         "schema": schema,
         "punctuation": punctuation,
         "files_per_batch": files_per_batch,
