@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.engine_factory import ON_BOTH
+from tests.engine_factory import ON_BOTH, EngineFactory
 from transom.backends.base import Backend, Frame, TableJoin
 from transom.sql.query import Join
 
@@ -36,6 +36,21 @@ EVERY = {
     "first": ("min", "`name`"),
     "last": ("max", "`name`"),
 }
+
+MakeFrame = Callable[[pa.Table], Frame]
+
+
+@pytest.fixture(params=["rows on the driver", "rows of a source"])
+def frame_of(request: pytest.FixtureRequest, make_engine: EngineFactory, backend: Backend) -> MakeFrame:
+    """A frame of a table: as the engine makes it of pushed rows, or (on Spark, of a DataFrame) of a source."""
+
+    def of_source(table: pa.Table) -> Frame:
+        frame = backend.input_of(make_engine.rows(table))
+        assert isinstance(frame, Frame)
+        return frame
+
+    return backend.frame if request.param == "rows on the driver" else of_source
+
 
 Operation = Callable[[Frame, Frame], Frame]
 OPERATIONS: dict[str, tuple[Operation, list[tuple[Any, ...]]]] = {
@@ -128,9 +143,9 @@ def shown(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operations(backend: Backend, name: str) -> None:
+def test_operations(frame_of: MakeFrame, name: str) -> None:
     operation, expected = OPERATIONS[name]
-    frame = operation(backend.frame(ROWS), backend.frame(OTHERS))
+    frame = operation(frame_of(ROWS), frame_of(OTHERS))
     table = frame.to_table()
     assert shown(table) == sorted(
         (tuple(map(plain, row)) for row in expected), key=lambda row: [(v is not None, str(v)) for v in row]
@@ -138,9 +153,9 @@ def test_operations(backend: Backend, name: str) -> None:
     assert list(frame.columns.items()) == list(zip(table.column_names, table.schema.types, strict=True))
 
 
-def test_zeros_and_nans_group_as_one_each(backend: Backend) -> None:
+def test_zeros_and_nans_group_as_one_each(frame_of: MakeFrame) -> None:
     table = pa.table({"x": pa.array([0.0, -0.0, NAN, -NAN, None], pa.float64())})
-    found = backend.frame(table).aggregate({"x": "`x`"}, COUNT).to_table()
+    found = frame_of(table).aggregate({"x": "`x`"}, COUNT).to_table()
     assert sorted(found["n"].to_pylist()) == [1, 2, 2]
 
 
@@ -191,33 +206,33 @@ JOINS: dict[str, tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_left_joins_keep_every_row(backend: Backend, name: str) -> None:
+def test_left_joins_keep_every_row(frame_of: MakeFrame, name: str) -> None:
     on, keys, expected = JOINS[name]
-    join = TableJoin(Join("t", "others", on, keys, ("key", "city")), backend.frame(OTHERS))
-    frame = backend.frame(ROWS).project({"city": "`t.city`", "matched": "`t`"}, ["id"], [join])
+    join = TableJoin(Join("t", "others", on, keys, ("key", "city")), frame_of(OTHERS))
+    frame = frame_of(ROWS).project({"city": "`t.city`", "matched": "`t`"}, ["id"], [join])
     assert shown(frame.to_table()) == sorted(expected, key=lambda row: [(v is not None, str(v)) for v in row])
 
 
-def test_a_join_with_no_rows(backend: Backend) -> None:
+def test_a_join_with_no_rows(frame_of: MakeFrame) -> None:
     join = TableJoin(
-        Join("t", "others", "`site` = `t.key`", ("key",), ("city",)), backend.frame(OTHERS.slice(0, 0))
+        Join("t", "others", "`site` = `t.key`", ("key",), ("city",)), frame_of(OTHERS.slice(0, 0))
     )
     scalars = {"city": "`t.city`", "matched": "`t`"}
-    found = backend.frame(ROWS).project(scalars, ["id"], [join]).to_table()
+    found = frame_of(ROWS).project(scalars, ["id"], [join]).to_table()
     assert found["matched"].to_pylist() == [False] * 6 and found["city"].to_pylist() == [None] * 6
-    assert backend.frame(ROWS.slice(0, 0)).project(scalars, ["id"], [join]).to_table().num_rows == 0
+    assert frame_of(ROWS.slice(0, 0)).project(scalars, ["id"], [join]).to_table().num_rows == 0
 
 
-def test_keys_that_repeat_repeat_rows(backend: Backend) -> None:
+def test_keys_that_repeat_repeat_rows(frame_of: MakeFrame) -> None:
     tags = pa.table({"key": pa.array([1, 1, None], pa.int32()), "city": ["a", "b", "c"]})
-    join = TableJoin(Join("t", "tags", "`t.key` = `site`", ("key",), ("city",)), backend.frame(tags))
-    found = backend.frame(ROWS).project({"city": "`t.city`"}, ["id"], [join]).to_table()
+    join = TableJoin(Join("t", "tags", "`t.key` = `site`", ("key",), ("city",)), frame_of(tags))
+    found = frame_of(ROWS).project({"city": "`t.city`"}, ["id"], [join]).to_table()
     assert shown(found) == [
         (1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, None), (4, None), (5, None), (6, "a"), (6, "b")
     ]  # fmt: skip
 
 
-def test_a_task_sees_all_rows_of_a_key_at_once(backend: Backend) -> None:
+def test_a_task_sees_all_rows_of_a_key_at_once(frame_of: MakeFrame) -> None:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: dict[Any, int] = {}
         for batch in batches:
@@ -228,7 +243,7 @@ def test_a_task_sees_all_rows_of_a_key_at_once(backend: Backend) -> None:
         )
 
     schema = pa.schema({"site": pa.int32(), "n": pa.int64()})
-    found = backend.frame(ROWS).distribute("`site`", 3).map(task, schema)
+    found = frame_of(ROWS).distribute("`site`", 3).map(task, schema)
     assert shown(found.to_table()) == [(None, 1), (1, 3), (2, 2)]
     assert found.columns == {"site": pa.int32(), "n": pa.int64()}
 
@@ -243,8 +258,8 @@ def test_a_task_of_each_partition_number(backend: Backend) -> None:
     assert sorted(found["square"].to_pylist()) == [0, 1, 4, 9]
 
 
-def test_row_ids_are_different_and_stay(backend: Backend) -> None:
-    with backend.frame(ROWS).with_row_ids("row") as frame:
+def test_row_ids_are_different_and_stay(frame_of: MakeFrame) -> None:
+    with frame_of(ROWS).with_row_ids("row") as frame:
         first, again = frame.to_table(), frame.filter("`id` > 2").to_table()
     ids = dict(zip(first["id"].to_pylist(), first["row"].to_pylist(), strict=True))
     assert len(set(ids.values())) == 6
@@ -253,8 +268,8 @@ def test_row_ids_are_different_and_stay(backend: Backend) -> None:
     }
 
 
-def test_held_rows_and_the_first_of_them(backend: Backend) -> None:
-    with backend.frame(ROWS).held() as frame:
+def test_held_rows_and_the_first_of_them(frame_of: MakeFrame) -> None:
+    with frame_of(ROWS).held() as frame:
         assert frame.first(2).num_rows == 2 and frame.first(9).num_rows == 6
         assert frame.to_table(few=True).sort_by("id")["name"].to_pylist() == ROWS["name"].to_pylist()
 
@@ -269,24 +284,26 @@ NESTED = pa.table(
 
 
 @pytest.mark.parametrize("column", ["extra", "tags", "spot"])
-def test_rows_can_be_ordered_by_columns_of_any_type(backend: Backend, column: str) -> None:
-    frame = backend.frame(NESTED.append_column("id", pa.array([1, 2, 3])))
+def test_rows_can_be_ordered_by_columns_of_any_type(frame_of: MakeFrame, column: str) -> None:
+    frame = frame_of(NESTED.append_column("id", pa.array([1, 2, 3])))
     found = frame.number("n", [frame.order_of(column)], f"`{column}` IS NOT NULL", 1).to_table()
     assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == {1: 2, 2: 1, 3: None}
 
 
-def test_parquet_is_written_over_what_was_there_and_read_back(backend: Backend, tmp_path: Path) -> None:
+def test_parquet_is_written_over_what_was_there_and_read_back(
+    backend: Backend, frame_of: MakeFrame, tmp_path: Path
+) -> None:
     place = str(tmp_path / "rows")
-    backend.frame(ROWS.slice(0, 2)).write_parquet(place)
-    backend.frame(ROWS).write_parquet(place)
+    frame_of(ROWS.slice(0, 2)).write_parquet(place)
+    frame_of(ROWS).write_parquet(place)
     assert shown(backend.read_parquet([place]).to_table()) == shown(ROWS)
     assert (tmp_path / "rows" / "_SUCCESS").exists()
-    backend.frame(ROWS).write_parquet(place, partition_by="name")
+    frame_of(ROWS).write_parquet(place, partition_by="name")
     found = backend.read_parquet([f"{place}/name=a"]).to_table()
     assert sorted(found["id"].to_pylist()) == [2, 4] and "name" not in found.column_names
 
 
-def test_parquet_of_no_rows_keeps_its_columns(backend: Backend, tmp_path: Path) -> None:
-    backend.frame(ROWS.slice(0, 0)).write_parquet(str(tmp_path / "rows"))
+def test_parquet_of_no_rows_keeps_its_columns(backend: Backend, frame_of: MakeFrame, tmp_path: Path) -> None:
+    frame_of(ROWS.slice(0, 0)).write_parquet(str(tmp_path / "rows"))
     found = backend.read_parquet([str(tmp_path / "rows")])
     assert found.to_table().num_rows == 0 and list(found.columns) == ROWS.column_names

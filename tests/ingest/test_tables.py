@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine_factory import ON_BOTH, STREAMING, EngineFactory, on_spark
+from transom.backends.spark.driver_frame import DriverFrame
 from transom.backends.spark.frame import SparkFrame
 from transom.errors import SettingError, StateError
 from transom.ingest.tables import StaticTables
@@ -81,7 +82,7 @@ def test_a_small_table_is_part_of_the_plan_and_a_large_one_stays_in_its_files(
     tables.snapshot("small", TYPES)
     tables.snapshot("large", pa.concat_tables([TYPES, TYPES]))
     frames = tables.frame("small", 1), tables.frame("large", 1)
-    assert isinstance(frames[0], SparkFrame) and isinstance(frames[1], SparkFrame)
+    assert isinstance(frames[0], DriverFrame) and isinstance(frames[1], SparkFrame)
     small, large = frames[0].df, frames[1].df
     assert (is_local(small), is_local(large)) == (True, False)
     assert small.schema == large.schema

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 import transom
 from tests.engine_factory import EngineFactory
 from transom.backends.local.backend import LocalBackend
-from transom.backends.local.scalar_worker import ExpressionError, ScalarWorker
+from transom.backends.scalar_worker import ExpressionError, ScalarWorker
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.time_limit import interrupting
 from transom.errors import BatchError, DeadlineError

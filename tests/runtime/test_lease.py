@@ -12,7 +12,7 @@ import pytest
 import transom
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import PER_SITE, SettableClock, accounted, answers, bids_files
-from transom.backends.local.frame import LocalFrame
+from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.local.sinks import LocalSink
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
@@ -29,7 +29,7 @@ POINTS: list[tuple[Any, str]] = [
     (Store, "write"),
     (Store, "delete"),
     (Store, "flush"),
-    (LocalFrame, "write_parquet"),
+    (ArrowFrame, "write_parquet"),
     (LocalSink, "write"),
     (BatchLog, "commit"),
 ]

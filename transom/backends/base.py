@@ -33,6 +33,11 @@ class Frame(ABC):
     def columns(self) -> dict[str, pa.DataType]:
         """The columns in order, with their types."""
 
+    @property
+    def driver_rows(self) -> int | None:
+        """How many rows there are, if they are on the driver: then operations start no job."""
+        return None
+
     @abstractmethod
     def filter(self, condition: str) -> Frame:
         """The rows for which a condition is true."""
@@ -88,8 +93,9 @@ class Frame(ABC):
         """The rows in partitions: rows with the same key are in the same partition."""
 
     @abstractmethod
-    def map(self, task: Task, schema: pa.Schema) -> Frame:
-        """What a task makes of each partition's rows."""
+    def map(self, task: Task, schema: pa.Schema, few: bool = False) -> Frame:
+        """What a task makes of each partition's rows; `few` says that it is not worth a job, if they are on the
+        driver."""
 
     @abstractmethod
     def held(self) -> AbstractContextManager[Frame]:
@@ -243,8 +249,12 @@ class Backend(ABC):
         """A frame of rows that are on the driver."""
 
     @abstractmethod
-    def read_parquet(self, paths: Sequence[str]) -> Frame:
-        """The rows of Parquet files that this backend wrote."""
+    def read_parquet(self, paths: Sequence[str], few: bool = False) -> Frame:
+        """The rows of Parquet files that this backend wrote; `few` says that the driver can hold them."""
+
+    @abstractmethod
+    def copied_to_driver(self, frame: Frame, most_rows: int) -> Frame:
+        """The same rows, with a copy on the driver if they are at most so many."""
 
     @abstractmethod
     def run(self, task: Task, partitions: int, schema: pa.Schema) -> Frame:

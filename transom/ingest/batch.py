@@ -75,6 +75,11 @@ class DataBatch:
         """The queries that read its rows, standing or on demand."""
         return [*self.queries, *self.on_demand]
 
+    def with_rows(self, frame: Frame) -> DataBatch:
+        """The batch with other rows, which are aggregated on the driver if they are there and few."""
+        rows = frame.driver_rows
+        return replace(self, frame=frame, on_driver=rows is not None and rows <= self.limits.pushed_rows)
+
     @property
     def before(self) -> StreamState:
         """The stream's state before the batch."""

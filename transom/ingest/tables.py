@@ -22,11 +22,11 @@ from transom.storage.sealed_directory import is_sealed, seal, sealed_files, writ
 class StaticTables:
     """Snapshots of tables as Parquet, at `<checkpoint>/tables/<name>/v<k>`.
 
-    A table of at most `in_memory` rows is kept on the driver, so that batches that join it do not read its
-    files again.
+    A table of at most `in_memory` rows is kept on the driver with its indexes, so that batches that join it do not
+    read its files again.
     """
 
-    def __init__(self, store: Store, backend: Backend, in_memory: int = 10_000):
+    def __init__(self, store: Store, backend: Backend, in_memory: int = 100_000):
         self._store, self._backend, self._in_memory = store, backend, in_memory
         self._frames: dict[tuple[str, int], Frame] = {}
         self._unique: dict[tuple[str, int, tuple[str, ...]], bool] = {}
@@ -70,15 +70,10 @@ class StaticTables:
                 raise StateError(f"the checkpoint has no version {version} of table {name}")
             paths = {posixpath.dirname(file) for file in sealed_files(self._store, directory)}
             path = self._store.path(paths.pop())
-            self._frames[name, version] = self._in_memory_if_small(self._backend.read_parquet([path]))
+            self._frames[name, version] = self._backend.copied_to_driver(
+                self._backend.read_parquet([path]), self._in_memory
+            )
         return self._frames[name, version]
-
-    def _in_memory_if_small(self, frame: Frame) -> Frame:
-        rows = frame.first(self._in_memory + 1)
-        if rows.num_rows > self._in_memory:
-            return frame
-        in_memory = self._backend.frame(rows)
-        return in_memory if in_memory.columns == frame.columns else frame
 
     def columns(self, name: str, version: int | None = None) -> dict[str, pa.DataType]:
         """The columns of a version (the newest unless one is named), with their types."""

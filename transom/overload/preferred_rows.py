@@ -91,7 +91,7 @@ def _estimates(batch: DataBatch, accepted: Frame, column: str, key: str, name: s
     number = "0D" if summary.shape.between is None else f"CAST({quoted(column)} AS DOUBLE)"
     values = accepted.aggregate({"key": key}, {"rows": ("count", "*"), NUMBER_COLUMN: ("min", number)})
     schema = pa.schema([(_by(name), pa.int64()), (name, pa.float64())])
-    return values.map(estimate_task(summary), schema)
+    return values.map(estimate_task(summary), schema, few=True)
 
 
 def _representation(batch: DataBatch, column: str) -> Representation | None:

@@ -26,6 +26,7 @@ from transom.overload.bursts import BURST_BUCKETS, BurstPlan, bucket_grid, close
 from transom.overload.chunks import NO_BURST, BurstOutcome, SidelinedChunk, chunk_rows
 from transom.overload.preferred_rows import BUCKET, RANK, clauses_of, preferred
 from transom.overload.resumption import PACES, chunks_to_resume, chunks_without_new_rows, rows_within
+from transom.plan.limits import Limits
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State, StreamState
 from transom.storage.file_store import Store
@@ -61,8 +62,9 @@ class SplitBatch:
 class Sideline:
     """Sidelines rows of bursts and resumes them."""
 
-    def __init__(self, backend: Backend, store: Store, tables: StaticTables):
+    def __init__(self, backend: Backend, store: Store, tables: StaticTables, limits: Limits | None = None):
         self.backend, self.store, self.tables = backend, store, tables
+        self.limits = limits or Limits()
         self.paces: dict[str, list[tuple[int, float]]] = {}  # by stream: rows and seconds of its last batches
 
     def resume(self, paces: Mapping[str, Sequence[tuple[int, float]]]) -> None:
@@ -129,12 +131,13 @@ class Sideline:
         """
         resumed = self._resumed_chunks(intent, batch.before)
         if not intent.reference:
-            return SplitBatch(replace(batch, is_judged=True, on_driver=False), BurstOutcome(resumed=resumed))
+            judged = replace(batch.with_rows(batch.frame), is_judged=True)
+            return SplitBatch(judged, BurstOutcome(resumed=resumed))
         with ExitStack() as resources:
             split = self._kept(intent, stream, batch, chunk_rows(resumed), resources)
             if resumed:
                 both = split.batch.frame.union(self._read(resumed, stream))
-                split.batch = replace(split.batch, frame=both, on_driver=False)
+                split.batch = split.batch.with_rows(both)
                 split.burst = replace(split.burst, resumed=resumed)
             split.resources = resources.pop_all()
             return split
@@ -150,7 +153,8 @@ class Sideline:
         for chunk in chunks:
             directory, name = posixpath.split(chunk.name)
             sealed_files(self.store, directory, name)
-        frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks])
+        is_few = chunk_rows(chunks) <= self.limits.pushed_rows
+        frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks], is_few)
         return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
 
     def _kept(
@@ -178,7 +182,7 @@ class Sideline:
         kept = splitter.kept(frame, ranked, plan)
         is_shed = stream.rules.overload is not None and stream.rules.overload.shed
         burst = BurstOutcome(shed=chunks) if is_shed else BurstOutcome(sidelined=chunks)
-        return SplitBatch(replace(batch, frame=kept, on_driver=False), burst)
+        return SplitBatch(batch.with_rows(kept), burst)
 
     def _write(
         self, intent: BatchIntent, stream: Stream, splitter: _BurstSplitter, ranked: Frame, plan: BurstPlan

@@ -27,7 +27,8 @@ class Limits:
 
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
-    pushed_rows: int = 10_000  # most rows of a pushed batch that are aggregated on the driver, without tasks
+    pushed_rows: int = 50_000  # most rows on the driver that are aggregated there, without tasks
+    table_rows: int = 100_000  # most rows of a static table that the driver keeps, to join such rows with
     task_table_rows: int = (
         1_000_000  # most rows of a static table that tasks join themselves; Spark joins larger ones
     )

@@ -9,6 +9,7 @@ from transom.errors import SettingError, near_miss
 from transom.estimates import Quality
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
+from transom.plan.limits import Limits
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
 from transom.storage.file_store import Store
@@ -17,9 +18,9 @@ from transom.storage.file_store import Store
 class Declared:
     """The names that a program declared, by kind."""
 
-    def __init__(self, backend: Backend, store: Store):
+    def __init__(self, backend: Backend, store: Store, limits: Limits | None = None):
         self.backend = backend
-        self.tables = StaticTables(store, backend)
+        self.tables = StaticTables(store, backend, (limits or Limits()).table_rows)
         self.versions: dict[str, int] = {}  # of the static tables
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()

@@ -191,7 +191,7 @@ class Ingest:
             if late is not None:
                 groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
                 self.outputs.rows.write_late_queries(stream, groups)
-            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected)
+            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected, batch.on_driver)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
             )

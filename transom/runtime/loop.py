@@ -82,12 +82,12 @@ class BatchLoop:
         self.backend, self.store, self.clock = backend, store, clock
         store.guarded = Lease(store).guarded
         self.log, self.outputs = BatchLog(store), Outputs(store)
-        self.declared = Declared(backend, store)
         self.planner, strategy = planner, planner.strategy
+        self.declared = Declared(backend, store, strategy.limits)
         self.executors = ExecutorState(backend, store, strategy)
         self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
         self.promising = Promising(backend, self.executors.files, planner)
-        self.sideline = Sideline(backend, store, self.declared.tables)
+        self.sideline = Sideline(backend, store, self.declared.tables, strategy.limits)
         self.ingest = Ingest(
             backend,
             self.declared.tables,

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from transom.backends.arrow_frame import ArrowFrame, read_parquet_directories
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import (
     MAX_ERROR_TEXT,
@@ -24,7 +24,6 @@ from transom.backends.base import (
     error_chain,
 )
 from transom.backends.local.files import LocalFiles
-from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
 from transom.backends.local.sinks import LocalSink
@@ -63,15 +62,17 @@ class LocalBackend(Backend):
 
     # --- rows ---
 
-    def frame(self, table: pa.Table) -> LocalFrame:
-        return LocalFrame(plain_table(table), self.scalars)
+    def frame(self, table: pa.Table) -> ArrowFrame:
+        return ArrowFrame(plain_table(table), self.scalars)
 
-    def read_parquet(self, paths: Sequence[str]) -> LocalFrame:
-        files = [file for path in paths for file in sorted(local_path(path).glob("*.parquet"))]
-        return self.frame(pa.concat_tables([pq.read_table(file, partitioning=None) for file in files]))
+    def read_parquet(self, paths: Sequence[str], few: bool = False) -> ArrowFrame:
+        return ArrowFrame(read_parquet_directories(paths), self.scalars)
 
-    def run(self, task: Task, partitions: int, schema: pa.Schema) -> LocalFrame:
-        numbers = LocalFrame(pa.table({"id": pa.array(range(partitions), pa.int64())}), self.scalars)
+    def copied_to_driver(self, frame: Frame, most_rows: int) -> Frame:
+        return frame
+
+    def run(self, task: Task, partitions: int, schema: pa.Schema) -> Frame:
+        numbers = ArrowFrame(pa.table({"id": pa.array(range(partitions), pa.int64())}), self.scalars)
         return numbers.distribute("id", partitions).map(task, schema)
 
     def ship(self, plan: BatchPlan) -> ShippedPlan:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transom.backends.arrow_frame import ArrowFrame, local_path
 from transom.backends.arrow_types import plain, plain_table
 from transom.backends.base import FileVersion, InputFiles
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
@@ -31,7 +32,6 @@ from transom.backends.input_files import (
     unread_files,
     unreadable_reason,
 )
-from transom.backends.local.frame import LocalFrame, local_path
 from transom.backends.local.plain_files import PlainFile, plain_columns, plain_csv, plain_json_lines
 from transom.columns.readable_values import valid_text
 from transom.errors import SettingError, SQLError
@@ -90,7 +90,7 @@ class LocalFiles(InputFiles):
     def version(self, file: str) -> FileVersion | None:
         return file_version(str(local_path(file)))
 
-    def read(self, files: Sequence[str]) -> LocalFrame:
+    def read(self, files: Sequence[str]) -> ArrowFrame:
         columns = {**self.columns, CORRUPT: pa.string()} if self.is_text else dict(self.columns)
         tables, problems = [pa.schema(list(columns.items())).empty_table()], []
         for file in files:
@@ -106,7 +106,7 @@ class LocalFiles(InputFiles):
                 problems.append(unreadable(file, reason))
         if problems:
             raise UnreadableFiles(problems)
-        return LocalFrame(pa.concat_tables(tables), self.scalars)
+        return ArrowFrame(pa.concat_tables(tables), self.scalars)
 
     def _parquet(self, file: str) -> pa.Table:
         """The rows of a file in the types of the stream; columns that it does not have are null."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from transom.backends.expressions import at_clock
-from transom.backends.local.scalar_worker import ScalarWorker, needs_worker
+from transom.backends.scalar_worker import ScalarWorker, needs_worker
 from transom.columns.types import Columns
 from transom.errors import SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transom.backends.arrow_frame import local_path
 from transom.backends.base import Frame, Sink
-from transom.backends.local.frame import local_path
 from transom.columns.readable_values import readable_table
 from transom.durations import format_instant
 from transom.errors import SettingError, near_miss

@@ -9,15 +9,18 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from transom.backends.arrow_frame import LOCAL_FILES, read_parquet_directories
+from transom.backends.arrow_types import plain_table
 from transom.backends.base import Backend, Frame, StreamingInput, Task
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
+from transom.backends.spark.driver_frame import MOST_DRIVER_ROWS, DriverFrame
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.spark.file_frame import FileTasks
 from transom.backends.spark.files import SparkFiles
-from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.frame import SparkFrame, data_frame
 from transom.backends.spark.job_limit import job_limit
-from transom.backends.spark.scalars import SparkScalars
-from transom.backends.spark.session import UTC_NAMES, is_local, local_session, ship
+from transom.backends.spark.scalars import LOCAL_RELATION_ROWS, SparkScalars
+from transom.backends.spark.session import is_local, local_session, session_in_utc, ship
 from transom.backends.spark.sinks import SparkSink
 from transom.backends.spark.streaming_input import SparkStream
 from transom.backends.spark.task_expressions import TaskExpressions
@@ -36,7 +39,7 @@ class SparkBackend(Backend):
     def __init__(self, spark: SparkSession | None = None):
         self.spark = self.session = spark if spark is not None else local_session()
         ship(self.spark)
-        self.scalars = SparkScalars(self.spark)
+        self.scalars: SparkScalars = SparkScalars(self.spark)
         self.parallelism = self.spark.sparkContext.defaultParallelism
         self._broadcaster = PlanBroadcaster(self.spark)
         expressions = TaskExpressions(self.scalars)
@@ -45,7 +48,8 @@ class SparkBackend(Backend):
 
     @property
     def in_utc(self) -> bool:
-        return self.spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES
+        self.scalars.placement.in_utc = session_in_utc(self.spark)  # the program may have changed it
+        return self.scalars.placement.in_utc
 
     @property
     def shares_disk(self) -> bool:
@@ -53,11 +57,26 @@ class SparkBackend(Backend):
 
     # --- rows ---
 
-    def frame(self, table: pa.Table) -> SparkFrame:
-        return SparkFrame(to_frame(self.spark, table))
+    def frame(self, table: pa.Table) -> DriverFrame | SparkFrame:
+        if table.num_rows > MOST_DRIVER_ROWS:
+            return SparkFrame(to_frame(self.spark, table))
+        table = plain_table(table)
+        spark_schema({field.name: field.type for field in table.schema})  # refuses types that Spark has not
+        return DriverFrame(table, self.scalars)
 
-    def read_parquet(self, paths: Sequence[str]) -> SparkFrame:
+    def read_parquet(self, paths: Sequence[str], few: bool = False) -> DriverFrame | SparkFrame:
+        if few and all(path.startswith(LOCAL_FILES) for path in paths):
+            return DriverFrame(read_parquet_directories(paths), self.scalars)
         return SparkFrame(self.spark.read.parquet(*paths))
+
+    def copied_to_driver(self, frame: Frame, most_rows: int) -> Frame:
+        rows = frame.first(most_rows + 1)
+        if rows.num_rows > most_rows or isinstance(frame, DriverFrame):
+            return frame
+        # The rows of a large copy are not part of Spark's plans: these read the frame's own.
+        df = data_frame(frame) if rows.num_rows > LOCAL_RELATION_ROWS else None
+        copied = DriverFrame(rows, self.scalars, df)
+        return copied if copied.columns == frame.columns else frame
 
     def run(self, task: Task, partitions: int, schema: pa.Schema) -> SparkFrame:
         columns = spark_schema({field.name: field.type for field in schema})

@@ -134,7 +134,7 @@ class FileFrame(SparkFrame):
         result = {name: columns[name] for name in keep} | dict(zip(scalars, compiled.types, strict=True))
         return self._rows.then(ProjectStep(dict(scalars), tuple(keep), tuple(shipped)), reads, result)
 
-    def map(self, task: Task, schema: pa.Schema) -> SparkFrame:
+    def map(self, task: Task, schema: pa.Schema, few: bool = False) -> SparkFrame:
         return _MappedFiles(self._tasks, self._rows, task, schema, lambda: SparkFrame(self.df))
 
     @property

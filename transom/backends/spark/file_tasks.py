@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.broadcast import Broadcast
 
+from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.base import Frame, TableJoin, Task
-from transom.backends.local.frame import LocalFrame
 from transom.backends.parquet_parts import ParquetPart, PartUnreadable, read_part
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import Join
@@ -76,7 +76,7 @@ class TableParcel:
         """The table in this process, with the indexes that joins have made for it."""
         if self.key not in _tables:
             table = pa.ipc.open_stream(self.packed.value).read_all().combine_chunks()
-            _tables[self.key] = LocalFrame(table, _worker_scalars())
+            _tables[self.key] = ArrowFrame(table, _worker_scalars())
             while len(_tables) > _KEPT_TABLES:
                 _tables.popitem(last=False)
         return _tables[self.key]
@@ -114,7 +114,7 @@ class FileJob:
         scalars = _worker_scalars()
         for part in self.parts[number]:
             for table in read_part(part, self.columns):
-                rows: Frame = LocalFrame(table, scalars)
+                rows: Frame = ArrowFrame(table, scalars)
                 for step in self.steps:
                     rows = step.apply(rows)
                 yield from rows.to_table().combine_chunks().to_batches()

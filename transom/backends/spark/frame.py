@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,6 +19,15 @@ from transom.backends.spark.scalars import beside, chunks, collect_small, is_wid
 from transom.backends.spark.session import ansi_off, interpreted
 from transom.backends.spark.types import spark_schema, to_arrow, to_frame, to_table
 from transom.sql.query import Join
+
+
+@runtime_checkable
+class WithDataFrame(Protocol):
+    """Rows that Spark can read as a DataFrame."""
+
+    @property
+    def df(self) -> DataFrame:
+        """The rows for Spark."""
 
 
 class SparkFrame(Frame):
@@ -41,7 +51,7 @@ class SparkFrame(Frame):
         df = self.df
         with ansi_off(df.sparkSession):
             for table in joins:
-                df = df.join(_side(_df(table.frame), table.join), F.expr(table.join.on), "left")
+                df = df.join(_side(data_frame(table.frame), table.join), F.expr(table.join.on), "left")
             if joins:
                 ids = [table.join.id for table in joins]
                 df = df.withColumns({id: F.expr(f"coalesce({quoted(id)}, false)") for id in ids})
@@ -72,11 +82,11 @@ class SparkFrame(Frame):
         return self.extend({name: f"{function}() OVER (PARTITION BY {within} ORDER BY {', '.join(order)})"})
 
     def union(self, other: Frame) -> SparkFrame:
-        return SparkFrame(self.df.unionByName(_df(other), allowMissingColumns=True))
+        return SparkFrame(self.df.unionByName(data_frame(other), allowMissingColumns=True))
 
     def lookup(self, key: str, other: Frame, other_key: str) -> SparkFrame:
         with ansi_off(self.df.sparkSession):
-            joined = self.df.join(_df(other), F.expr(key) == F.col(quoted(other_key)))
+            joined = self.df.join(data_frame(other), F.expr(key) == F.col(quoted(other_key)))
             return SparkFrame(joined.drop(other_key))
 
     def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> SparkFrame:
@@ -89,7 +99,7 @@ class SparkFrame(Frame):
         with ansi_off(self.df.sparkSession):
             return SparkFrame(self.df.repartition(partitions, F.expr(key)))
 
-    def map(self, task: Task, schema: pa.Schema) -> SparkFrame:
+    def map(self, task: Task, schema: pa.Schema, few: bool = False) -> SparkFrame:
         columns = spark_schema({field.name: field.type for field in schema})
         return SparkFrame(self.df.mapInArrow(task, columns))
 
@@ -156,8 +166,9 @@ def damage_reported() -> Iterator[None]:
         raise
 
 
-def _df(frame: Frame) -> DataFrame:
-    assert isinstance(frame, SparkFrame)
+def data_frame(frame: Frame) -> DataFrame:
+    """The DataFrame of a frame of this backend."""
+    assert isinstance(frame, WithDataFrame)
     return frame.df
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Collection, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -12,9 +12,11 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transom.backends.spark.session import ansi_off, interpreted
+from transom.backends.scalar_placement import ScalarPlacement, column_names
+from transom.backends.spark.session import ansi_off, interpreted, session_in_utc
 from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_table
 from transom.errors import SettingError, SQLError
+from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.syntax.expression_guard import reaches_out
 
 _Expression = TypeVar("_Expression")
@@ -31,6 +33,8 @@ class SparkScalars:
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
+        self.interpreter = InterpretedScalars()
+        self.placement = ScalarPlacement(self.interpreter, self.types, in_utc=session_in_utc(spark))
         self._types: dict[tuple[TypedColumns, str], pa.DataType] = {}
         self._empty: dict[TypedColumns, DataFrame] = {}
 
@@ -56,9 +60,20 @@ class SparkScalars:
         return [cached[text] if text in cached else types[text] for text in expressions]
 
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
-        """A table with one column for each named expression, row by row."""
+        """A table with one column for each named expression: compiled ones in this process, others by Spark."""
         if not expressions:
             return table.select([])
+        by_spark = self.placement.evaluated_by_spark(table, expressions.values())
+        if not by_spark:
+            return self.interpreter.project(table, expressions)
+        texts = {name: text for name, text in expressions.items() if text in by_spark}
+        theirs = self.project_by_spark(_used_part(table, texts.values()), texts)
+        ours = self.interpreter.project(table, {n: text for n, text in expressions.items() if n not in texts})
+        columns = [theirs[name] if name in texts else ours[name] for name in expressions]
+        return pa.table(columns, names=list(expressions))
+
+    def project_by_spark(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        """The same, all of them evaluated by Spark."""
         frame = to_frame(self.spark, table)
         is_small = table.num_rows <= LOCAL_RELATION_ROWS
         with interpreted(self.spark) if is_small and is_wide(expressions) else nullcontext():
@@ -102,6 +117,12 @@ class SparkScalars:
             return [SQLError(problem)]
         half = len(expressions) // 2
         return self._analyse(frame, expressions[:half]) + self._analyse(frame, expressions[half:])
+
+
+def _used_part(table: pa.Table, texts: Iterable[str]) -> pa.Table:
+    """The columns that some expressions may read, and at least one, which has the number of rows."""
+    names = {name for text in texts for name in column_names(text, table.column_names)}
+    return table.select([name for name in table.column_names if name in names] or table.column_names[:1])
 
 
 def is_wide(expressions: Collection[object]) -> bool:

@@ -156,6 +156,11 @@ def is_local(spark: SparkSession) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
+def session_in_utc(spark: SparkSession) -> bool:
+    """Whether a time written without a zone is in UTC."""
+    return spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES
+
+
 @cache
 def _package_zip() -> Path:
     package = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from transom.backends.base import Frame, Sink
-from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.frame import data_frame
 from transom.errors import BatchError, SettingError, near_miss
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import sync_paths
@@ -48,8 +48,7 @@ class SparkSink(Sink):
     def write(self, frame: Frame, batch_id: int) -> None:
         """Write a batch's results. In files the name of the directory tells the batch: Spark and Arrow read
         a column from it."""
-        assert isinstance(frame, SparkFrame)
-        data = frame.df
+        data = data_frame(frame)
         if self.path is None:
             with self.guarded():
                 pass

@@ -29,6 +29,10 @@ BY_NAME = {
     "TIMESTAMPNTZ": TIMESTAMP_NTZ,
 }  # fmt: skip
 
+TYPE_NAMES = {type: name for name, type in reversed(BY_NAME.items())} | {
+    STRING: "STRING", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"
+}  # fmt: skip
+
 
 def is_text(type: pa.DataType) -> bool:
     """Whether this is a string."""

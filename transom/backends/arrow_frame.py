@@ -1,4 +1,4 @@
-"""Frames in this process: an Arrow table, and scalar expressions evaluated by the interpreter."""
+"""Frames in this process: an Arrow table, and the scalars that evaluate expressions over it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,64 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from transom.backends.arrow_joins import KeyIndexes, left_join
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.expressions import quoted
-from transom.backends.local.joins import left_join
 from transom.columns.arrays import Ints
-from transom.columns.groups import group
+from transom.columns.groups import group, normalized
 from transom.columns.sort_order import sort_codes
 from transom.sql.catalog import Scalars
 
+LOCAL_FILES = "file://"  # what addresses of this machine begin with
 
-class LocalFrame(Frame):
+
+class ArrowFrame(Frame):
     """An Arrow table as the runtime sees it."""
 
-    def __init__(self, table: pa.Table, scalars: Scalars, partition: str | None = None):
+    def __init__(self, table: pa.Table, scalars: Scalars):
         self.table, self.scalars = table, scalars
-        self._partition = partition  # the expression that rows are distributed by
+        self._partition: str | None = None  # the expression that rows are distributed by
+        self.key_indexes = KeyIndexes(table, scalars)  # for joins with these rows
 
-    def _with(self, table: pa.Table) -> LocalFrame:
-        return LocalFrame(table, self.scalars)
+    def _with(self, table: pa.Table) -> ArrowFrame:
+        return ArrowFrame(table, self.scalars)
 
     def _values(self, text: str) -> pa.ChunkedArray:
         return self.scalars.project(self.table, {"value": text})["value"]
 
     @property
+    def driver_rows(self) -> int:
+        return self.table.num_rows
+
+    @property
     def columns(self) -> dict[str, pa.DataType]:
         return dict(zip(self.table.column_names, self.table.schema.types, strict=True))
 
-    def filter(self, condition: str) -> LocalFrame:
+    def filter(self, condition: str) -> Frame:
         return self._with(self.table.filter(self._values(condition)))
 
     def project(
         self, scalars: Mapping[str, str], keep: Sequence[str] = (), joins: Sequence[TableJoin] = ()
-    ) -> LocalFrame:
+    ) -> Frame:
         table = self.table
         for joined in joins:
-            assert isinstance(joined.frame, LocalFrame)
-            table = left_join(table, joined.frame.table, joined.join, self.scalars)
+            assert isinstance(joined.frame, ArrowFrame)
+            table = left_join(table, joined.frame.key_indexes, joined.join, self.scalars)
         computed = self.scalars.project(table, scalars)
         columns = {name: table[name] for name in keep} | {name: computed[name] for name in scalars}
         return self._with(_table(columns, table.num_rows))
 
-    def extend(self, scalars: Mapping[str, str]) -> LocalFrame:
+    def extend(self, scalars: Mapping[str, str]) -> Frame:
         computed = self.scalars.project(self.table, scalars)
         columns = {name: self.table[name] for name in self.table.column_names}
         return self._with(_table(columns | {name: computed[name] for name in scalars}, self.table.num_rows))
 
     @contextmanager
-    def with_row_ids(self, name: str) -> Iterator[LocalFrame]:
+    def with_row_ids(self, name: str) -> Iterator[ArrowFrame]:
         yield self._with(self.table.append_column(name, pa.array(np.arange(self.table.num_rows))))
 
-    def number(self, name: str, order: Sequence[str], where: str, first: int) -> LocalFrame:
+    def number(self, name: str, order: Sequence[str], where: str, first: int) -> Frame:
         chosen = np.flatnonzero(pc.fill_null(self._values(where), False).to_numpy())
         sorted_rows = chosen[np.lexsort([codes[chosen] for codes in reversed(self._sort_codes(order))])]
         numbers = np.zeros(self.table.num_rows, np.int64)
@@ -70,7 +77,7 @@ class LocalFrame(Frame):
         is_null[chosen] = False
         return self._with(self.table.append_column(name, pa.array(numbers, mask=is_null)))
 
-    def rank(self, name: str, within: str, order: Sequence[str], ties: bool = False) -> LocalFrame:
+    def rank(self, name: str, within: str, order: Sequence[str], ties: bool = False) -> Frame:
         groups = group([self.table[within].combine_chunks()], self.table.num_rows).codes
         codes = self._sort_codes(order)
         rows = np.lexsort([*reversed(codes), groups])
@@ -99,24 +106,21 @@ class LocalFrame(Frame):
         kind = self.table.schema.field(column).type
         return f"to_json(struct({quoted(column)}))" if pa.types.is_nested(kind) else quoted(column)
 
-    def union(self, other: Frame) -> LocalFrame:
-        assert isinstance(other, LocalFrame)
+    def union(self, other: Frame) -> Frame:
+        assert isinstance(other, ArrowFrame)
         return self._with(pa.concat_tables([self.table, other.table], promote_options="default"))
 
-    def lookup(self, key: str, other: Frame, other_key: str) -> LocalFrame:
-        assert isinstance(other, LocalFrame)
-        rows_by_key = {value: row for row, value in enumerate(other.table[other_key].to_pylist())}
-        matches = [rows_by_key.get(value) for value in self._values(key).to_pylist()]
-        found = np.array([row is not None for row in matches], bool)
-        left = self.table.filter(pa.array(found))
-        right = other.table.drop_columns([other_key]).take(
-            pa.array([m for m in matches if m is not None], pa.int64())
-        )
+    def lookup(self, key: str, other: Frame, other_key: str) -> Frame:
+        assert isinstance(other, ArrowFrame)
+        keys = normalized(other.table[other_key].combine_chunks())
+        matches = pc.index_in(normalized(self._values(key).combine_chunks()), keys, skip_nulls=True)
+        left = self.table.filter(matches.is_valid())
+        right = other.table.drop_columns([other_key]).take(matches.drop_null())
         columns = {name: left[name] for name in left.column_names}
         columns |= {name: right[name] for name in right.column_names}
         return self._with(_table(columns, left.num_rows))
 
-    def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> LocalFrame:
+    def aggregate(self, by: Mapping[str, str], functions: Mapping[str, tuple[str, str]]) -> Frame:
         computed = self.scalars.project(self.table, by)
         keys = [computed[name].combine_chunks() for name in by]
         rows = self.table.num_rows
@@ -129,10 +133,12 @@ class LocalFrame(Frame):
             columns[name] = _aggregated(function, values, codes, count)
         return self._with(_table(columns, count))
 
-    def distribute(self, key: str, partitions: int) -> LocalFrame:
-        return LocalFrame(self.table, self.scalars, key)
+    def distribute(self, key: str, partitions: int) -> Frame:
+        frame = self._with(self.table)
+        frame._partition = key
+        return frame
 
-    def map(self, task: Task, schema: pa.Schema) -> LocalFrame:
+    def map(self, task: Task, schema: pa.Schema, few: bool = False) -> Frame:
         batches = [
             batch for part in self._parts() for batch in task(iter(part.combine_chunks().to_batches()))
         ]
@@ -148,7 +154,7 @@ class LocalFrame(Frame):
         return [self.table.filter(pa.array(codes == code)) for code in range(int(codes.max()) + 1)]
 
     @contextmanager
-    def held(self) -> Iterator[LocalFrame]:
+    def held(self) -> Iterator[ArrowFrame]:
         yield self
 
     def to_table(self, few: bool = False) -> pa.Table:
@@ -195,6 +201,13 @@ def _table(columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.T
     return pa.table(list(columns.values()), names=list(columns))
 
 
+def read_parquet_directories(paths: Sequence[str]) -> pa.Table:
+    """The rows of the Parquet files in directories of this machine; times may be of any year."""
+    files = [file for path in paths for file in sorted(local_path(path).glob("*.parquet"))]
+    tables = [pq.read_table(file, partitioning=None, coerce_int96_timestamp_unit="us") for file in files]
+    return plain_table(pa.concat_tables(tables))
+
+
 def local_path(path: str) -> Path:
     """A path or a file's address, which is not escaped (as Hadoop has it), as a path of this machine."""
-    return Path(path.removeprefix("file://"))
+    return Path(path.removeprefix(LOCAL_FILES))

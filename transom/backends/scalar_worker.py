@@ -88,7 +88,7 @@ class ScalarWorker:
             ours, theirs = socket.socketpair()
             # Not by multiprocessing: its children import the program's main module.
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-            path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+            path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
             environment = {**os.environ, "PYTHONPATH": path}
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
