@@ -263,10 +263,33 @@ def pool_of_windows(rng: Random) -> list[tuple[str, str]]:
 
 def alike(rng: Random) -> Case:
     """Many queries from few windows, predicates and groups, that come and go, some under an old name."""
+    rest, scalar = rng.choice(RESTS), rng.choice(list(CONSTANTS))
+    return joined_and_left(rng, [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))])
+
+
+def over_several_scalars(rng: Random) -> Case:
+    """Queries that compare the same two to four scalars with constants, joined by AND, OR and NOT, that come and go."""
+    scalars = rng.sample(list(CONSTANTS), rng.randint(2, 4))
+    rest = often(rng, "", rng.choice(RESTS))
+    wheres = [
+        often(rng, combined(rng, scalars), combined(rng, scalars[1:])) for _ in range(rng.randint(3, 8))
+    ]
+    return joined_and_left(rng, [f"{text} AND {rest}" if rest else text for text in wheres])
+
+
+def combined(rng: Random, scalars: list[str]) -> str:
+    """Conditions on each of some scalars, mostly joined by AND."""
+    parts = [condition(rng, scalar) for scalar in scalars]
+    rng.shuffle(parts)
+    conjunction, disjunction = (word.join(f"({part})" for part in parts) for word in (" AND ", " OR "))
+    mixed = f"({parts[0]}) AND NOT ({' AND '.join(f'({part})' for part in parts[1:] or parts)})"
+    return rng.choice([conjunction, conjunction, f"({disjunction})", f"NOT ({conjunction})", mixed])
+
+
+def joined_and_left(rng: Random, wheres: list[str]) -> Case:
+    """Queries with some of these predicates and of few windows, that come and go, some under an old name."""
     batches = cut_into_batches(rng, stream(rng, 60), 10)
     windows = pool_of_windows(rng)
-    rest, scalar = rng.choice(RESTS), rng.choice(list(CONSTANTS))
-    wheres = [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))]
     groups = [some(rng, KEYS, 2) for _ in range(rng.randint(1, 2))]
     pool = some(rng, AGGREGATES, rng.choice([2, 4, 12]), 1)
     queries: dict[str, str] = {}

@@ -30,7 +30,6 @@ from transom.ondemand.stores import store_inputs
 from transom.overload.chunks import BurstOutcome
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.context import Membership
-from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.plan.strategy import Strategy
 from transom.results.batch_input import BatchInput, clocks_of
@@ -97,8 +96,11 @@ class PureEngine:
     ):
         self.case, self.naive = case, naive
         self.shards, self.executor_rows = MemoryShards(), executor_rows
-        limits = Limits() if executor_rows is None else Limits(driver_rows=executor_rows)
-        self.planner = Planner(replace(strategy or Strategy(), limits=limits))
+        strategy = strategy or Strategy()
+        limits = strategy.limits
+        if executor_rows is not None:
+            limits = replace(limits, driver_rows=executor_rows)
+        self.planner = Planner(replace(strategy, limits=limits))
         self.compiled: dict[str, CompiledQuery] = {}
         self.rules = StreamRules(TIME, case.slack, {}, case.horizon)
         self.state = State()

@@ -30,6 +30,14 @@ WAYS: dict[str, Limits] = {
     "few pairs at a time": Limits(dense_cells=0, pairs=2),
     "each member by itself": Limits(edges_per_tuple=0, spare_edges=-1),
 }
+GRID_WAYS: dict[str, Limits] = {
+    "as it chooses": Limits(),
+    "grids by cells": Limits(range_members=9, grids_per_range=1, grid_fold="cells"),
+    "grids by cells of few members": Limits(range_members=9, grids_per_range=1, dense_cells=200),
+    "grids by member": Limits(range_members=9, grids_per_range=1, grid_fold="members"),
+    "grids whose edges are not listed": Limits(range_members=9, edges_per_tuple=0, spare_edges=-1),
+    "no grids": Limits(grid_axes=0),
+}
 WHERES = {
     "one side": ["price > {}", "price >= {}"],
     "the other side": ["price < {}", "price <= {}"],
@@ -37,6 +45,21 @@ WHERES = {
     "several runs": ["price != {}", "price IN ({}, 1, 4)", "price < {} OR price > 3 OR price IS NULL"],
     "null": ["price IS NULL", "price = {} OR price IS NULL", "price IS NOT NULL"],
     "opaque": ["price > seq + {}", "kind LIKE 'a%' AND price > {}"],
+}
+GRID_WHERES = {
+    "two scalars": ["price > {} AND seq < {}", "price <= {} AND seq >= {}"],
+    "two sides of two scalars": ["price > -2 AND price <= {} AND seq BETWEEN {} AND 30"],
+    "three scalars": ["price > {} AND seq > {} AND site != {}", "price < {} AND seq < {} AND site IS NULL"],
+    "four scalars": ["price > {} AND seq > {} AND site IN ({}, 1) AND kind >= 'a'"],
+    "one of several scalars": ["price > {} OR seq < {}", "price IS NULL OR seq = {} OR site = {}"],
+    "not both": ["NOT (price > {} AND seq < {})", "NOT (price IS NULL OR seq <= {}) AND seq != {}"],
+    "and of ors": ["(price > {} OR site = 1) AND (seq < {} OR site IS NULL)"],
+    "a text and a number": [
+        "kind = 'a' AND price > {}",
+        "kind != 'b' AND price < {}",
+        "kind > 'a' OR price = {}",
+    ],
+    "a common part": ["kind = 'a' AND price > {} AND seq < {}", "kind = 'a' AND seq > {} AND price < {}"],
 }
 ITEMS = ["count(*), sum(price)", "min(price), max(seq), count(price)", "sum(seq) FILTER (WHERE kind = 'a')"]
 SKETCHED = "stddev(seq), max(kind)"  # not plain numbers: never in arrays
@@ -67,14 +90,13 @@ def folded(
     limits: Limits | None = None,
 ) -> Found:
     """The slices that some rows come to, by what they are of."""
-    shared = planned(*queries, strategy=Strategy(fragments=fragments, paned=paned))
+    limits = limits or Limits()
+    shared = planned(*queries, strategy=Strategy(fragments=fragments, paned=paned, limits=limits))
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for query in queries for s in query.query.scalars() if s.sql not in columns}
     batch_id = with_opaque(table(rows), list(opaque))
     clocks = {SEQ: "seq"}
-    plan = BatchPlan(
-        shared.families, shared.interests, columns | opaque, clocks, "seq", limits=limits or Limits()
-    )
+    plan = BatchPlan(shared.families, shared.interests, columns | opaque, clocks, "seq", limits=limits)
     names = {member.id: member.name for member in shared.selections}
     layouts = {member.id: (member.layout, [s.id for s in member.slots]) for member in shared.selections}
     slices_by_place: Found = {}
@@ -112,7 +134,11 @@ def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> li
     windows = [(10, 10), (12, 5), (3, 7)]
     slices_by_place = []
     for i, constant in enumerate(constants):
-        where = WHERES[kind][i % len(WHERES[kind])].format(constant)
+        forms = (WHERES | GRID_WHERES)[kind]
+        where = forms[i % len(forms)]
+        where = where.format(
+            *(constant * (1 + 3 * place) % 7 - 3 * place for place in range(where.count("{}")))
+        )
         size, slide = windows[i % len(windows)]
         bracket = f"[RANGE {size} SLIDE {slide} WATTR seq]"
         text = f"SELECT {items[i % len(items)]} FROM bids {bracket} WHERE {where} {by}"
@@ -120,8 +146,17 @@ def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> li
     return slices_by_place
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", WHERES)
+CASES = [
+    *((kind, way, limits) for kind in WHERES for way, limits in WAYS.items()),
+    *((kind, way, limits) for kind in GRID_WHERES for way, limits in GRID_WAYS.items()),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits"),
+    [(kind, limits) for kind, _, limits in CASES],
+    ids=[f"{kind}, {way}" for kind, way, _ in CASES],
+)
 @settings(max_examples=5)
 @given(
     rows=ROWS,
@@ -131,12 +166,12 @@ def queries_of(kind: str, items: list[str], by: str, constants: list[int]) -> li
     paned=st.booleans(),
 )
 def test_a_family_gives_each_selection_what_it_would_have_alone(
-    way: str, kind: str, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
+    kind: str, limits: Limits, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
 ) -> None:
     queries = queries_of(kind, items, by, constants)
     expected = folded(queries, rows, FragmentSharing.UNSHARED, paned)
-    assert folded(queries, rows, FragmentSharing.FAMILIES, paned, WAYS[way]) == expected
-    assert folded(queries, rows, FragmentSharing.JOINT, paned, WAYS[way]) == expected
+    assert folded(queries, rows, FragmentSharing.FAMILIES, paned, limits) == expected
+    assert folded(queries, rows, FragmentSharing.JOINT, paned, limits) == expected
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -31,6 +31,8 @@ def put(
 
 
 def kind(family: Family) -> str:
+    if family.grid is not None:
+        return "grid"
     return "range" if family.axis is not None else "signed" if family.signed else "alone"
 
 
@@ -68,6 +70,33 @@ def kind(family: Family) -> str:
             {"a": "WHERE price > seq", "b": "WHERE seq % 2 = price", "c": "WHERE kind LIKE 'a%'"},
             [("signed", {"a", "b", "c"})],
             id="nothing in common: signatures",
+        ),
+        pytest.param(
+            {"a": "WHERE price > 1 AND seq < 5", "b": "WHERE seq < 6 AND price > 2",
+             "c": "WHERE price > 3 OR seq = 1", "d": "WHERE price > 3 AND site = 1"},
+            [("grid", {"a", "b", "c"}), ("alone", {"d"})],
+            id="two scalars, in any order, by AND and OR",
+        ),
+        pytest.param(
+            {name: f"WHERE price > {i} AND seq < {i} AND kind LIKE 'a%'" for i, name in enumerate("abc")},
+            [("grid", {"a", "b", "c"})],
+            id="a part that all have is no axis of the grid",
+        ),
+        pytest.param(
+            {name: f"WHERE price > {i} AND seq < {i} AND site < {i} AND amount < {i} AND kind > '{i}'"
+             for i, name in enumerate("ab")},
+            [("signed", {"a", "b"})],
+            id="too many scalars for a grid",
+        ),
+        pytest.param(
+            {f"{i}{j}": f"WHERE price > {i} AND seq < {j}" for i in range(5) for j in range(4)},
+            [("grid", {f"{i}{j}" for i in range(5) for j in range(4)})],
+            id="a grid in place of small range families",
+        ),
+        pytest.param(
+            {f"{i}{j}": f"WHERE price > {i} AND seq < {j}" for i in range(3) for j in range(9)},
+            [("range", {f"{i}{j}" for j in range(9)}) for i in range(3)],
+            id="range families that are large enough",
         ),
         pytest.param(
             {"a": "WHERE price > 1", "b": "WHERE price > 2", "c": "WHERE kind = 'a'", "d": ""},

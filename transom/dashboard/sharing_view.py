@@ -205,6 +205,7 @@ def stream_html(stream: Plan, words: Sequence[str]) -> tuple[str, int]:
 def _family(family: Plan, words: Sequence[str], is_open: bool) -> str:
     kind = {
         "range": f"range of {readable(family['scalar'] or '')}",
+        "grid": f"grid of {readable(family['scalar'] or '')}",
         "signature": f"signature of {counted(family['conjuncts'], 'condition')}",
     }.get(family["kind"], "single query")
     facts = [counted(len(family["selections"]), "selection"), counted(family["queries"], "query", "queries")]

@@ -20,6 +20,7 @@ from transom.columns.bit_columns import bit_column
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
+from transom.kernel.grid_cells import fold_grid
 from transom.kernel.query_counts import (
     BatchAccounts,
     QueryCounts,
@@ -119,8 +120,9 @@ class BatchPlan:
         """For each scalar, one axis with the thresholds of all families over it."""
         by_scalar: dict[str, list[Axis]] = {}
         for family in self.families:
-            if family.axis is not None:
-                by_scalar.setdefault(family.axis.scalar.sql, []).append(family.axis)
+            axes = () if family.grid is None else family.grid.axes
+            for axis in axes if family.axis is None else (family.axis,):
+                by_scalar.setdefault(axis.scalar.sql, []).append(axis)
         return {sql: Axis.merged(axes) for sql, axes in by_scalar.items()}
 
     def latest_closed(self, clock: Clock) -> int | None:
@@ -252,14 +254,19 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
             shard = gathered(family, tuples)
             outcome.shards.append((family, shard))
             count_cells(cells_of_shard(shard, plan.index), plan.index, plan.closed, outcome.counts)
-        else:
+        elif family.grid is None:
             for layout, table in fold(family, tuples, plan.limits):
                 by_layout.setdefault(layout, []).append(table)
-        owners = tuples.fragments.ranges.owners
-        matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
+        if family.grid is None:
+            owners, in_ranges = tuples.fragments.ranges.owners, tuples.in_ranges()
+            matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
+        else:
+            grid_fold = fold_grid(family, tuples, plan.limits)
+            for layout, table in grid_fold.tables:
+                by_layout.setdefault(layout, []).append(table)
+            owners, in_ranges, matched = np.arange(len(family)), grid_fold.rows, grid_fold.wanted
         if family.signed and plan.limits.is_too_fragmented(tuples.fragments.count, len(tuples)):
             outcome.too_fragmented |= frozenset(family.ids.tolist())
-        in_ranges = tuples.in_ranges()
         outcome.unshared += int(in_ranges @ family.queries[owners])
         outcome.counts.add_matched(plan.index, family.ids[owners], in_ranges)
         shared = inputs.setdefault(id(at), _SharedInput(at, tuples.cells, len(tuples)))
@@ -287,8 +294,13 @@ def _tuples(
                     yield family, cells.at, rows.of_cells(family, cells)
                     continue
                 at, tuples = rows.tuples(family, clock, accepted)
-                if len(at):
+                if not len(at):
+                    continue
+                if family.grid is None or not plan.writes_shards(family, tuples.group_count):
                     yield family, at, tuples
+                    continue
+                for part in family.parts(plan.limits.signature_members):  # shards need fragments
+                    yield part.without_grid, at, tuples.with_fragments(part)
 
 
 class _SharedInput:
@@ -312,7 +324,7 @@ def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
         inside = np.zeros(len(tuples), bool)
         for spec in specs:
             inside |= windows.in_some_window(spec, tuples.times)
-        in_some |= inside & wanted_by(tuples, i)
+        in_some |= inside & wanted_by(family, tuples, i)
     return in_some
 
 

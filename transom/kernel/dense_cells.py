@@ -116,7 +116,7 @@ def _dense(
     family: Family, tuples: FamilyTuples, cut: Slices, size: int, short: int
 ) -> Iterator[tuple[Layout, pa.Table]]:
     fine, groups = cut.of(tuples.times, tuples.in_order), tuples.group_count
-    lifted = [_lifted(tuples, place, slot) for place, slot in enumerate(family.slots)]
+    lifted = [lift_numbers(tuples, place, slot) for place, slot in enumerate(family.slots)]
     for block in _blocks(tuples, cut, len(family), size, short):
         codes = fine if block.slice_of is None else block.slice_of[fine]
         fragments = tuples.fragments.codes
@@ -127,9 +127,10 @@ def _dense(
             codes = codes * groups + tuples.groups.codes
         shape = block.fragments, block.slices, groups
         arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, tuples.counted(codes, int(np.prod(shape))))]
-        places = [_gathered(arrays, slot_numbers, codes, int(np.prod(shape))) for slot_numbers in lifted]
+        places = [add_cells(arrays, slot_numbers, codes, int(np.prod(shape))) for slot_numbers in lifted]
         summed = [_folded(ufunc, array.reshape(shape), block) for ufunc, array in arrays]
-        yield from _sheet_rows(family, tuples, cut, block, summed, lifted, places)
+        members = block.parts.members[block.which]
+        yield from sheet_rows(family, tuples, cut, members, block.slice_numbers, summed, lifted, places)
 
 
 # --- blocks ---
@@ -226,7 +227,8 @@ def _nodes(start: int, stop: int, short: int) -> list[tuple[int, int]]:
 # --- arrays ---
 
 
-def _lifted(tuples: FamilyTuples, place: int, slot: Slot) -> Lifted:
+def lift_numbers(tuples: FamilyTuples, place: int, slot: Slot) -> Lifted:
+    """The numbers that the tuples contribute to the slot at a place."""
     form, shown = numeric_form(slot.accumulator), tuples.shown[place]
     assert form is not None
     if isinstance(slot.accumulator, CountRows) and (tuples.cells is None or slot.where is None):
@@ -239,7 +241,7 @@ def _lifted(tuples: FamilyTuples, place: int, slot: Slot) -> Lifted:
     return Lifted(form, numbers if present is None else numbers[present], present)
 
 
-def _gathered(
+def add_cells(
     arrays: list[tuple[np.ufunc, np.ndarray]], lifted: Lifted, codes: Ints, cells: int
 ) -> tuple[int, int | None]:
     """Append the cells of a slot to arrays; the places of its values, and of the counts that say where it has any."""
@@ -266,12 +268,7 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
     if len(cube) == 1:
         rows = np.repeat(cube, len(parts.members), axis=0) if len(parts.members) > 1 else cube
     else:
-        rows = np.empty((len(parts.kinds), *cube.shape[1:]), cube.dtype)
-        for kind, source in _sources(ufunc, cube, parts.kinds, block.ordered):
-            chosen = parts.kinds == kind
-            rows[chosen] = source[parts.indexes[chosen]]
-        if len(parts.firsts) < len(rows):
-            rows = ufunc.reduceat(rows, parts.firsts, axis=0)
+        rows = add_pieces(ufunc, cube, parts, block.ordered)
     members, slices, groups = rows.shape
     flat = rows.reshape(members * slices, groups)
     if len(block.slice_numbers) == len(flat):
@@ -280,6 +277,15 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
     return (
         ufunc.reduceat(flat[:, 0], starts)[:, None] if groups == 1 else ufunc.reduceat(flat, starts, axis=0)
     )
+
+
+def add_pieces(ufunc: np.ufunc, cube: np.ndarray, parts: Pieces, ordered: int) -> np.ndarray:
+    """The rows of a cube added up for each member, by its pieces."""
+    rows = np.empty((len(parts.kinds), *cube.shape[1:]), cube.dtype)
+    for kind, source in _sources(ufunc, cube, parts.kinds, ordered):
+        chosen = parts.kinds == kind
+        rows[chosen] = source[parts.indexes[chosen]]
+    return ufunc.reduceat(rows, parts.firsts, axis=0) if len(parts.firsts) < len(rows) else rows
 
 
 def _sources(
@@ -316,24 +322,25 @@ def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:
     return running
 
 
-def _sheet_rows(
+def sheet_rows(
     family: Family,
     tuples: FamilyTuples,
     cut: Slices,
-    block: Block,
+    members: Ints,
+    slice_numbers: Ints,
     summed: Sequence[np.ndarray],
     lifted: Sequence[Lifted],
     places: Sequence[tuple[int, int | None]],
 ) -> Iterator[tuple[Layout, pa.Table]]:
-    """The slices that hold tuples, as rows of sheets."""
+    """The slices that hold tuples, as rows of sheets; `summed` has a row for each member and slice."""
     at, groups = np.nonzero(summed[0])
-    owners = block.parts.members[block.which[at]]
+    owners = members[at]
     for layout, chosen, slots in family.by_layout:
         picked, of, group_of = at, owners, groups
         if len(family.by_layout) > 1:
             mine = np.isin(owners, chosen)
             picked, of, group_of = at[mine], owners[mine], groups[mine]
-        columns = leading_columns(family, tuples, cut, of, block.slice_numbers[picked], group_of)
+        columns = leading_columns(family, tuples, cut, of, slice_numbers[picked], group_of)
         columns.append(pa.array(summed[0][picked, group_of]))
         for slot in slots:
             place, counted = places[slot]

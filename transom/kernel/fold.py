@@ -133,18 +133,18 @@ def _combined(
 
 def _scattered(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
     for member in range(len(family)):
-        chosen = np.flatnonzero(wanted_by(tuples, member))
+        chosen = np.flatnonzero(wanted_by(family, tuples, member))
         starts, stops = family.cut.around(tuples.times[chosen], member)
-        yield _alone(family, member, tuples, chosen, starts, stops, merged=True)
+        yield alone(family, member, tuples, chosen, starts, stops, merged=True)
 
 
 def _every_row(family: Family, tuples: FamilyTuples) -> Iterator[tuple[Layout, pa.Table]]:
-    chosen = np.flatnonzero(wanted_by(tuples, 0))
+    chosen = np.flatnonzero(wanted_by(family, tuples, 0))
     times = tuples.times[chosen]
-    yield _alone(family, 0, tuples, chosen, times, times + 1, merged=False)
+    yield alone(family, 0, tuples, chosen, times, times + 1, merged=False)
 
 
-def _alone(
+def alone(
     family: Family,
     member: int,
     tuples: FamilyTuples,
@@ -153,7 +153,7 @@ def _alone(
     stops: Ints,
     merged: bool,
 ) -> tuple[Layout, pa.Table]:
-    """The slices of one member, from the slice of each of its tuples."""
+    """The slices of one member, from the slice of each of its tuples, `chosen` by their numbers."""
     layout, slots = next((layout, slots) for layout, own, slots in family.by_layout if member in own)
     if not len(chosen):
         return layout, layout.schema.empty_table()

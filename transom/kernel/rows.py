@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.plan.axis import Axis
+from transom.plan.boxes import Grid
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.predicate_text import predicate_text
@@ -85,6 +86,7 @@ class FamilyTuples:
     values: Sequence[pa.Array]
     shown: Sequence[Mask | None]
     cells: RollUpCells | None = None
+    axis_codes: Sequence[Ints] = ()  # the codes on each axis of a grid family, whose `fragments` say nothing
 
     def __len__(self) -> int:
         return len(self.times)
@@ -92,6 +94,12 @@ class FamilyTuples:
     @property
     def group_count(self) -> int:
         return 1 if self.groups is None else self.groups.count
+
+    def with_fragments(self, family: Family) -> FamilyTuples:
+        """The tuples of a grid family with fragments in place of boxes."""
+        assert family.grid is not None
+        fragments = box_fragments(self.axis_codes, family.grid, len(self))
+        return replace(self, fragments=fragments, axis_codes=())
 
     def counted(self, codes: Ints, size: int, chosen: Ints | None = None) -> Ints:
         """The number of tuples with each of `size` codes, among the chosen ones if given."""
@@ -122,9 +130,45 @@ class FamilyTuples:
         return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
 
 
-def wanted_by(tuples: FamilyTuples, member: int) -> Mask:
+def wanted_by(family: Family, tuples: FamilyTuples, member: int) -> Mask:
     """Which tuples a member wants."""
+    if family.grid is not None:
+        return in_boxes(tuples.axis_codes, family.grid, family.grid.owners == member, len(tuples))
     return tuples.fragments.among(tuples.fragments.ranges.owners == member, len(tuples))
+
+
+def in_boxes(codes: Sequence[Ints], grid: Grid, boxes: Mask, tuples: int) -> Mask:
+    """Which tuples lie in one of some boxes."""
+    found = np.zeros(tuples, bool)
+    for box in np.flatnonzero(boxes):
+        inside: Mask | None = None
+        for place, axis in enumerate(grid.axes):
+            start, stop = int(grid.starts[box, place]), int(grid.stops[box, place])
+            for bound, limit, compare in ((start, 0, np.greater_equal), (stop, axis.size, np.less)):
+                if bound != limit:
+                    side = compare(codes[place], bound)
+                    inside = side if inside is None else np.logical_and(inside, side, out=inside)
+        if inside is None:
+            return np.ones(tuples, bool)
+        found |= inside
+    return found
+
+
+def box_fragments(codes: Sequence[Ints], grid: Grid, tuples: int) -> Fragments:
+    """The fragments of a grid that occur: combinations of codes that no box distinguishes are one."""
+    coarse = [
+        np.searchsorted(np.unique([grid.starts[:, place], grid.stops[:, place]]), codes[place], side="right")
+        for place in range(len(grid.axes))
+    ]
+    cells = group(coarse, tuples)
+    firsts = [axis_codes[cells.firsts] for axis_codes in codes]
+    wanted = [
+        np.flatnonzero(in_boxes(firsts, grid, grid.owners == member, cells.count))
+        for member in range(int(grid.owners.max(initial=-1)) + 1)
+    ]
+    owners = np.repeat(np.arange(len(wanted)), [len(own) for own in wanted])
+    starts = np.concatenate([*wanted, np.zeros(0, np.int64)]).astype(np.int64)
+    return Fragments(cells.codes, cells.count, cells.count, Ranges(owners, starts, starts + 1))
 
 
 def leading_columns(
@@ -223,7 +267,12 @@ class Rows:
         shown = [self.shown(slot, at) for slot in family.slots]
         values = [self.values(slot, at, cache_key) for slot in family.slots]
         fragments = self._fragmented(family, at)
-        return at, FamilyTuples(times, self.in_order(clock), fragments, groups, keys, values, shown)
+        axes = () if family.grid is None else family.grid.axes
+        axis_codes = [self.placed(axis, at) for axis in axes]
+        in_order = self.in_order(clock)
+        return at, FamilyTuples(
+            times, in_order, fragments, groups, keys, values, shown, axis_codes=axis_codes
+        )
 
     def of_cells(self, family: Family, cells: RollUpCells) -> FamilyTuples:
         """Cells that may belong to a family, as its tuples; one row of each cell has its group and fragment."""

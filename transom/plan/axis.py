@@ -99,6 +99,10 @@ class Axis:
         """The place of each threshold."""
         return {_name(t): i for i, t in enumerate(self.thresholds)}
 
+    def place(self, threshold: Any) -> int:
+        """The place of a threshold."""
+        return self.places[_name(threshold)]
+
     @cached_property
     def numbers(self) -> np.ndarray:
         """The thresholds as an array; texts have none."""
@@ -164,7 +168,7 @@ class Axis:
     def _at_least(self, threshold: Any) -> IntervalSet:
         if threshold is None:  # above everything
             return IntervalSet()
-        return IntervalSet.of((self.places[_name(threshold)] + 1, self.null))
+        return IntervalSet.of((self.place(threshold) + 1, self.null))
 
     def codes(self, column: pa.Array) -> np.ndarray:
         """The code of each value of the scalar's column."""

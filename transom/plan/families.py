@@ -1,7 +1,8 @@
-"""Families: selections whose predicates are evaluated together, by one binary search or one signature per tuple.
+"""Families: selections whose predicates are evaluated together, by binary searches or one signature per tuple.
 
 A selection's WHERE is a conjunction. Selections that differ only in their conditions on one scalar form a range
-family: its fragments are intervals of that scalar (the grouped filter). Selections without such a common part
+family: its fragments are intervals of that scalar (the grouped filter). Selections that compare the same two to
+four scalars with constants form a grid family: each is a union of boxes. Selections without such a common part
 form a signature family: the truth values of all conjuncts are a tuple's fragment, and only fragments that occur
 exist. One signature family of all selections is the paper's Shared Data Fragments; one family per selection is
 the unshared plan. A family has one GROUP BY list. Families that differ only in that list are kin, and may be
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,13 +23,19 @@ import numpy as np
 from transom.columns.arrays import Ints
 from transom.elements import Clock, WindowSpec
 from transom.plan.axis import Axis, is_searchable
+from transom.plan.boxes import Grid, OwnBoxes, own_boxes
 from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout
+from transom.plan.limits import Limits
 from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import FragmentSharing, Strategy
 from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
+
+# What the selections of a grid have in common: the texts of conjuncts that all of them have, and the scalars that
+# their other conjuncts read.
+GridFrame = tuple[frozenset[str], tuple[Scalar, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +94,28 @@ class Selection:
             self.__dict__["_options"] = options
         return options
 
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of its conjuncts."""
+        return tuple(map(predicate_text, self.conjuncts))
+
+    @cached_property
+    def scalars(self) -> dict[str, Scalar]:
+        """The scalars that its conjuncts read, by their SQL."""
+        return {scalar.sql: scalar for part in self.conjuncts for scalar in scalars_of(part)}
+
+    def own_boxes(self, frame: GridFrame, most: int) -> OwnBoxes | None:
+        """The boxes of the conjuncts that not all selections of a grid have; None if these are not few boxes."""
+        known = self.__dict__.get("_own_boxes")
+        if known is None or known[0] != frame:
+            varying = [
+                part for part, text in zip(self.conjuncts, self.texts, strict=True) if text not in frame[0]
+            ]
+            known = frame, own_boxes(varying, frame[1], most)
+            self.__dict__["_own_boxes"] = known
+        boxes: OwnBoxes | None = known[1]
+        return boxes
+
     @property
     def family_key(self) -> tuple[object, ...]:
         """What all selections of a family have in common besides predicates."""
@@ -107,8 +136,9 @@ ByLayout = tuple[tuple[Layout, Ints, tuple[int, ...]], ...]
 class Family:
     """Selections over the same groups, in the arrays that the kernel computes with.
 
-    All members require `rest`. With an `axis`, `ranges` are the codes that each member selects; with `conjuncts`,
-    `needs` are the conjuncts that each member requires; with neither there is one member. Families of the same
+    All members require `rest`. With an `axis`, `ranges` are the codes that each member selects; with a `grid`, its
+    boxes are what each member selects; with `conjuncts`, `needs` are the conjuncts that each member requires; with
+    none of them there is one member. Families of the same
     `kin` read the same rows in other groups.
     """
 
@@ -124,6 +154,7 @@ class Family:
     rest: tuple[Predicate, ...] = ()
     axis: Axis | None = None
     ranges: MemberRanges | None = None
+    grid: Grid | None = None
     conjuncts: tuple[Predicate, ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
     kin: int | None = None
@@ -133,12 +164,45 @@ class Family:
         return len(self.ids)
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"members": ()}
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__} | {"members": ()}
 
     @property
     def signed(self) -> bool:
         """Whether fragments are signatures."""
         return bool(self.needs)
+
+    def parts(self, most: int) -> tuple[Family, ...]:
+        """A grid family as families of at most so many members."""
+        if "_parts" not in self.__dict__:
+            self.__dict__["_parts"] = tuple(
+                self._part(start, min(start + most, len(self))) for start in range(0, len(self), most)
+            )
+        found: tuple[Family, ...] = self.__dict__["_parts"]
+        return found
+
+    @cached_property
+    def without_grid(self) -> Family:
+        """The same members, for tuples that have fragments in place of boxes."""
+        return replace(self, grid=None)
+
+    def _part(self, start: int, stop: int) -> Family:
+        assert self.grid is not None
+        chosen = (self.cut.owners >= start) & (self.cut.owners < stop)
+        cut = Progressions(self.cut.bases[chosen], self.cut.steps[chosen], self.cut.owners[chosen] - start)
+        by_layout = (
+            (layout, own[(own >= start) & (own < stop)] - start, slots)
+            for layout, own, slots in self.by_layout
+        )
+        return replace(
+            self,
+            ids=self.ids[start:stop],
+            queries=self.queries[start:stop],
+            by_layout=tuple(each for each in by_layout if len(each[1])),
+            cut=cut,
+            gaps=None if self.gaps is None else self.gaps[start:stop],
+            grid=self.grid.of_members(start, stop),
+            members=self.members[start:stop],
+        )
 
     @property
     def layouts(self) -> list[Layout]:
@@ -175,21 +239,27 @@ def into_families(
     earlier: Mapping[object, Family] | None = None,
     intern: dict[object, int] | None = None,
     apart: Collection[int] = (),
+    on_executors: Collection[int] = (),
 ) -> dict[object, Family]:
     """Selections put into families; those made earlier are used again where nothing changed.
 
     `intern` numbers what selections could have in common; it lives as long as the selections do. `apart` are
-    selections for which a signature family did not pay.
+    selections for which a signature family did not pay. Selections that are `on_executors` are in no grid: shards
+    need fragments.
     """
     intern = {} if intern is None else intern
     fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
     if fragments is FragmentSharing.FAMILIES:
-        ranged, rest = _ranged(selections, intern, rolls)
+        gridded = _gridded(selections, intern, strategy.limits, on_executors)
+        ranged, rest = _ranged([one for one in selections if one.id not in gridded], intern, rolls)
         grouped.update(ranged)
         for selection in rest:
             singles[selection.family_key].append(selection)
+        for selection in selections:
+            if selection.id in gridded:
+                grouped["grid", gridded[selection.id]].append(selection)
     else:
         for selection in selections:
             singles[selection.family_key].append(selection)
@@ -210,8 +280,53 @@ def into_families(
     for key, members in grouped.items():
         identity = key, paned, tuple(members)
         old = (earlier or {}).get(identity)
-        made[identity] = old if old is not None else _family(key, members, paned, intern if rolls else None)
+        made[identity] = (
+            old
+            if old is not None
+            else _family(key, members, paned, intern if rolls else None, strategy.limits)
+        )
     return made
+
+
+def _gridded(
+    selections: Sequence[Selection], intern: dict[object, int], limits: Limits, on_executors: Collection[int]
+) -> dict[int, tuple[object, ...]]:
+    """The selections for which a grid is better than a range family, with the key of their grid.
+
+    A grid serves selections over the same scalars that differ in two of them or more. It is better where no range
+    family has two of its selections, or where there are many range families of few.
+    """
+    ranges = Counter(option[0] for one in selections for option in one.options(intern))
+    by_scalars: dict[tuple[object, ...], list[Selection]] = defaultdict(list)
+    for selection in selections:
+        if selection.merged and len(selection.scalars) > 1 and selection.id not in on_executors:
+            by_scalars[*selection.family_key, frozenset(selection.scalars)].append(selection)
+    gridded: dict[int, tuple[object, ...]] = {}
+    for key, members in by_scalars.items():
+        sizes = [max((ranges[option[0]] for option in one.options(intern)), default=0) for one in members]
+        chosen = [
+            member
+            for member, size in zip(members, sizes, strict=True)
+            if size < 2 or (size < limits.range_members and len(members) >= limits.grids_per_range * size)
+        ]
+        frame = _grid_frame(chosen)
+        if 2 <= len(frame[1]) <= limits.grid_axes:
+            boxed = [one.id for one in chosen if one.own_boxes(frame, limits.grid_boxes) is not None]
+            if len(boxed) > 1:
+                gridded |= dict.fromkeys(boxed, (*key, frame))
+    return gridded
+
+
+def _grid_frame(members: Sequence[Selection]) -> GridFrame:
+    common = frozenset.intersection(*(frozenset(one.texts) for one in members)) if members else frozenset()
+    varying = {
+        scalar.sql: scalar
+        for member in members
+        for part, text in zip(member.conjuncts, member.texts, strict=True)
+        if text not in common
+        for scalar in scalars_of(part)
+    }
+    return common, tuple(varying[sql] for sql in sorted(varying))
 
 
 def _ranged(
@@ -243,7 +358,11 @@ def _ranged(
 
 
 def _family(
-    key: object, members: Sequence[Selection], paned: bool, intern: dict[object, int] | None
+    key: object,
+    members: Sequence[Selection],
+    paned: bool,
+    intern: dict[object, int] | None,
+    limits: Limits,
 ) -> Family:
     """A family of a kind; `intern` numbers what kin have in common, None: families have no kin."""
     kind = key[0] if isinstance(key, tuple) else key
@@ -254,10 +373,13 @@ def _family(
         common = "kin", members[0].kin_key, frozenset(map(predicate_text, rest))
         return intern.setdefault(common, len(intern) + 1)
 
+    if kind == "grid":
+        assert isinstance(key, tuple)
+        return _grid_family(members, key[1][-1], limits, paned)
     if kind == "signed" and len(members) > 1:
-        parts = {predicate_text(part): part for member in members for part in member.conjuncts}
+        parts = {text: part for one in members for text, part in zip(one.texts, one.conjuncts, strict=True)}
         places = {text: i for i, text in enumerate(parts)}
-        needs = tuple(tuple(places[predicate_text(p)] for p in member.conjuncts) for member in members)
+        needs = tuple(tuple(places[text] for text in member.texts) for member in members)
         return _made_of(members, paned, conjuncts=tuple(parts.values()), needs=needs)
     if kind != "range":
         return _made_of(members, paned, rest=members[0].conjuncts, kin=kin(members[0].conjuncts))
@@ -273,9 +395,21 @@ def _family(
     return _made_of(members, paned, rest=rest, axis=axis, ranges=ranges, kin=kin(rest))
 
 
+def _grid_family(members: Sequence[Selection], frame: GridFrame, limits: Limits, paned: bool) -> Family:
+    """A family whose members are boxes of the scalars that they differ in."""
+    first, common = members[0], frame[0]
+    rest = tuple(part for part, text in zip(first.conjuncts, first.texts, strict=True) if text in common)
+    boxes = [member.own_boxes(frame, limits.grid_boxes) for member in members]
+    return _made_of(members, paned, rest=rest, grid=Grid.of([own for own in boxes if own is not None]))
+
+
 def family_kind(family: Family) -> str:
-    """How a family distinguishes its selections' tuples: range, signature or alone."""
-    return "range" if family.axis is not None else "signature" if len(family) > 1 else "alone"
+    """How a family distinguishes its selections' tuples: range, grid, signature or alone."""
+    if family.axis is not None:
+        return "range"
+    if family.grid is not None:
+        return "grid"
+    return "signature" if len(family) > 1 else "alone"
 
 
 def family_numbers(families: Sequence[Family]) -> list[int]:

@@ -51,6 +51,12 @@ class Limits:
     signature_tuples: int = 1024  # fewest tuples of a task by which a signature family is judged
     batches_apart: int = 64  # for so many batches selections stay out of a signature family that did not pay
 
+    # Grids. Selections whose predicates compare the same scalars with constants are boxes of one grid.
+    grid_axes: int = 4  # most scalars
+    grid_boxes: int = 64  # most boxes of one selection
+    range_members: int = 8  # a range family of fewer selections gives way to a grid of many
+    grids_per_range: int = 4  # that is, of so many times its selections
+
     # Structures of summaries with STRUCTURE auto. Reviews are apart by the summary's age, within these bounds.
     first_review: int = 4  # batches until the first review
     longest_review: int = 256  # most batches between two reviews
@@ -67,6 +73,7 @@ class Limits:
     block_members: int | None = (
         None  # most members of a range family that share an array; None: as many as pay
     )
+    grid_fold: str | None = None  # how grids are folded: by "cells" or by "members"; None: as it pays
     short_range: int = 8  # ranges of at most so many fragments are added up one by one
     pairs: int = 1 << 22  # most pairs that are expanded at once
     edges_per_tuple: int = (

@@ -72,6 +72,7 @@ class _Planned:
     selections: list[Selection] = field(default_factory=list)
     families: tuple[Family, ...] = ()
     apart: frozenset[int] = frozenset()
+    on_executors: frozenset[int] = frozenset()
     queries: list[CompiledQuery] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)  # of the queries
     slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
@@ -176,9 +177,11 @@ class Planner:
             for home, each in zip(homes, states, strict=True)
             if each.alone_until and each.alone_until > state.batch_id
         )
-        if last.plan is None or not _same(planned_selections, last.selections) or apart != last.apart:
+        on_executors = frozenset(home for home, each in zip(homes, states, strict=True) if each.on_executors)
+        same_families = apart == last.apart and on_executors == last.on_executors
+        if last.plan is None or not _same(planned_selections, last.selections) or not same_families:
             self._decide(state, last, planned_selections)
-            last.apart = apart
+            last.apart, last.on_executors = apart, on_executors
         elif forced == last.forced and same_queries:
             return last.plan
         if forced != last.forced or not same_queries:

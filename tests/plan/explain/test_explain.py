@@ -275,6 +275,25 @@ def test_verbose_leaves_nothing_out(many: Explanation) -> None:
 # --- one query ---
 
 
+def test_a_grid_family_names_its_scalars_and_boxes() -> None:
+    queries = [
+        compiled(
+            f"SELECT sum(price) AS p FROM bids [RANGE 4 minutes SLIDE 1 minute] "
+            f"WHERE price > {i} AND seq < {9 - i} AND kind = 'a'",
+            f"q{i}",
+        )
+        for i in range(3)
+    ]
+    lines = plan_text(plan(*queries), verbose=True).splitlines()
+    assert "  family 1: grid of price and seq, 3 selections, 3 queries" in lines
+    assert (
+        "    6 constants and 3 boxes: one binary search per tuple and scalar serves all selections" in lines
+    )
+    assert "    all require kind = 'a'" in lines
+    (decision,) = [line for line in lines if "family 1: boxes of price and seq for 3 selections" in line]
+    assert "they differ in what they ask of these 2 scalars: 3 boxes" in decision
+
+
 def test_one_query_shows_with_whom_it_shares_what() -> None:
     queries = [
         over_price("mine", 10),

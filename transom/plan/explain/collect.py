@@ -304,19 +304,29 @@ class _Describing:
         selections = [self._selection(member) for member in family.members]
         selections.sort(key=lambda selection: -len(selection.queries))
         conjuncts = {predicate_text(part) for member in family.members for part in member.conjuncts}
-        axis, kind = family.axis, family_kind(family)
+        axis, grid, kind = family.axis, family.grid, family_kind(family)
         constants = {
             repr(value)
             for member in family.members
             if axis is not None
             for value in _constants(member.by_scalar[0][axis.scalar.sql])
         }
+        constants |= {
+            repr(value)
+            for member in family.members
+            if grid is not None
+            for part in member.conjuncts
+            if part not in family.rest
+            for value in _constants(part)
+        }
+        axes = grid.axes if grid is not None else () if axis is None else (axis,)
         return FamilyPlan(
             0,
             kind,
-            None if axis is None else axis.scalar.sql,
+            " and ".join(axis.scalar.sql for axis in axes) or None,
             len(constants),
-            axis.size if axis is not None else None if kind == "signature" else 1,
+            axis.size if axis is not None else None if kind in ("signature", "grid") else 1,
+            None if grid is None else len(grid.owners),
             len(conjuncts),
             tuple(map(predicate_text, family.rest)),
             self.clock.attribute or "rows",

@@ -107,8 +107,9 @@ class SelectionPlan:
 class FamilyPlan:
     """Selections whose predicates are evaluated together.
 
-    A `range` family searches the `scalar`, whose values `constants` cut into `fragments`; a `signature` family
-    evaluates all `conjuncts`, and its fragments are the signatures that occur; an `alone` family is one selection.
+    A `range` family searches the `scalar`, whose values `constants` cut into `fragments`; a `grid` family searches
+    several scalars, and its selections are `boxes` of them; a `signature` family evaluates all
+    `conjuncts`, and its fragments are the signatures that occur; an `alone` family is one selection.
     Its groups may be `rolled_up` from finer groups that it shares with other families, its `kin`.
     """
 
@@ -117,6 +118,7 @@ class FamilyPlan:
     scalar: str | None
     constants: int
     fragments: int | None
+    boxes: int | None
     conjuncts: int
     agrees: tuple[str, ...]
     clock: str

@@ -152,6 +152,8 @@ def family_title(family: FamilyPlan) -> str:
     size = f"{counted(len(family.selections), 'selection')}, {queries_text(family.queries)}"
     if family.kind == "range":
         return f"range of {family.scalar}, {size}"
+    if family.kind == "grid":
+        return f"grid of {family.scalar}, {size}"
     if family.kind == "signature":
         return f"signature of {counted(family.conjuncts, 'conjunct')}, {size}"
     return f"alone, {queries_text(family.queries)}"
@@ -163,10 +165,15 @@ def _family_head(family: FamilyPlan, detail: Detail) -> Iterator[str]:
             f"{counted(family.constants, 'constant')} cut it into "
             f"{counted(family.fragments or 0, 'fragment')}: one binary search per tuple serves all selections"
         )
-        if family.agrees:
-            yield f"all require {detail.short(' AND '.join(family.agrees))}"
+    elif family.kind == "grid":
+        yield (
+            f"{counted(family.constants, 'constant')} and {counted(family.boxes or 0, 'box', 'boxes')}: one binary "
+            "search per tuple and scalar serves all selections"
+        )
     elif family.kind == "signature":
         yield "the fragments are the signatures that occur: one signature per tuple serves all selections"
+    if family.agrees and family.kind in ("range", "grid"):
+        yield f"all require {detail.short(' AND '.join(family.agrees))}"
     if family.group_by:
         yield f"group by {detail.short(', '.join(family.group_by))}"
     if family.rolled_up is not None:

@@ -22,7 +22,10 @@ def families(context: PlanContext) -> Decision | None:
     apart = {
         one.id for one in context.selections if (state.selections[one.id].alone_until or 0) > state.batch_id
     }
-    memory.families = into_families(context.selections, strategy, memory.families, memory.intern, apart)
+    on_executors = {one.id for one in context.selections if state.selections[one.id].on_executors}
+    memory.families = into_families(
+        context.selections, strategy, memory.families, memory.intern, apart, on_executors
+    )
     found = tuple(memory.families.values())
     stream = context.selections[0].clock.stream if context.selections else None
     choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
@@ -49,6 +52,15 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
         assert family.axis is not None
         chosen = f"one binary search of {family.axis.scalar.sql} for {selections}"
         reason = f"they differ only in what they ask of it: {family.axis.size:,} fragments"
+    elif kind == "grid":
+        assert family.grid is not None
+        scalars = " and ".join(axis.scalar.sql for axis in family.grid.axes)
+        boxes = len(family.grid.owners)
+        chosen = f"boxes of {scalars} for {selections}"
+        reason = (
+            f"they differ in what they ask of these {len(family.grid.axes)} scalars: {boxes:,} boxes; each task "
+            "adds up cells by block of selections, or tuples by selection where these are fewer"
+        )
     elif kind == "signature":
         chosen = f"signatures of {len(family.conjuncts):,} conjuncts for {selections}"
         reason = _why_signed(strategy.fragments, strategy.limits)
