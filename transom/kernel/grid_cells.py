@@ -24,7 +24,7 @@ from transom.plan.layout import Layout
 from transom.plan.limits import Limits
 from transom.windows.slices import Slices, slices
 
-LONG_ROWS = 64  # rows of at least so many numbers are added box by box
+LONG_BOX_ROWS = 64  # rows of at least so many numbers are added box by box
 
 
 @dataclass
@@ -201,7 +201,7 @@ def _add_axes(ufunc: np.ufunc, boxes: np.ndarray, ranges: Sequence[tuple[Ints, I
     for starts, stops in ranges[1:]:
         count, fragments, *others = boxes.shape
         length = int(np.prod(others))
-        if length >= LONG_ROWS:
+        if length >= LONG_BOX_ROWS:
             flat = boxes.reshape(count, fragments, length)
             added = np.empty((count, length), boxes.dtype)
             for place, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
