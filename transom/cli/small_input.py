@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from transom.backends.arrow_frame import local_path
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.files import list_local_files
-from transom.backends.local.frame import local_path
 from transom.cli.backend_choice import BackendChoice
 from transom.cli.build_engine import declare_pipeline, open_engine
 from transom.cli.pipeline import Pipeline, Settings
