@@ -13,7 +13,8 @@ PAPERS := prodding timegram ordered-sharing promising
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
-PACKAGE_TESTS := -m "not cluster and not browser and not faults" --ignore=tests/benchmarks --ignore=tests/reproduce
+PACKAGE_TESTS := -m "not cluster and not browser and not faults" \
+	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser faults)
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from typing import Any, Iterator
@@ -53,6 +54,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "make_engine" in metafunc.fixturenames:
         marks = list(metafunc.definition.iter_markers("backends"))
         metafunc.parametrize("make_engine", backends_of(marks), indirect=True, scope="session")
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of test items out of every later pass of the garbage collector."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # the plugin reads the groups in the same hook
