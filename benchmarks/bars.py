@@ -90,6 +90,20 @@ def _polars(queries: int, limit: float, reference: str = "") -> Bar:
     return Bar(what, "polars", *sides, limit, reference=reference)
 
 
+def _polars_in_memory(queries: int, limit: float, at_least: bool) -> Bar:
+    sides = Side("C_low", queries, "transom"), Side("C_low", queries, "polars")
+    over, under = reversed(sides) if at_least else sides
+    compared = f"{over.strategy} / {under.strategy}"
+    what = f"files to results, against rows in memory, C low sharing, {queries:,} queries: {compared}"
+    return Bar(what, "polars_in_memory", over, under, limit, at_least)
+
+
+def _throughput(queries: int, limit: float) -> Bar:
+    what = f"a million rows of large Parquet files, C low sharing, {queries:,} queries"
+    side = Side("C_low", queries, "transom")
+    return Bar(what, "throughput", side, None, limit, at_least=False, unit=" s")
+
+
 def _scale(workload: str, limit: float) -> Bar:
     what = f"streaming end to end, {workload}: 10,000 queries / 1 query"
     sides = Side(workload, 10_000, "transom"), Side(workload, 1, "transom")
@@ -108,12 +122,17 @@ BARS = (
     _aggregation("C_regular", 20, "8.5x"),
     _aggregation("C_low", 8, "2x"),
     _aggregation("A", 2, "2.6x", over="shared_paned"),
-    _end_to_end("native", "native_scaled", 256, 100, "native: 3.2 s for one query, 37 s for 16"),
-    _end_to_end("single_job", "single_job", 256, 1, "the job: 2.8 s"),
-    _end_to_end("single_job", "single_job", 1_024, 15, "the job: 57 s"),
+    _end_to_end("native", "native_scaled", 256, 800, "native: 3.2 s for one query, 37 s for 16"),
+    _end_to_end("single_job", "single_job", 256, 2, "the job: 2.8 s"),
+    _end_to_end("single_job", "single_job", 1_024, 40, "the job: 57 s"),
     _polars(256, 2, "Polars: 0.6 s"),
     _polars(1_024, 5, "Polars: 2.5 s"),
     _polars(10_000, 20),
+    _polars_in_memory(256, 3, at_least=False),
+    _polars_in_memory(1_024, 1, at_least=False),
+    _polars_in_memory(10_000, 5, at_least=True),
+    _throughput(1, 0.333),
+    _throughput(1_024, 0.667),
     Bar(
         "streaming end to end, C low sharing, 1,024 queries: transom / a kernel that does nothing",
         "noop",
@@ -122,8 +141,8 @@ BARS = (
         1.5,
         at_least=False,
     ),
-    _scale("C_regular", 3),
-    _scale("C_low", 6),
+    _scale("C_regular", 2),
+    _scale("C_low", 5),
     _memory("C_regular"),
     _memory("C_low"),
     Bar(
@@ -140,7 +159,7 @@ BARS = (
         "register",
         Side("C_low", 1_000, "churn_delay"),
         None,
-        0.5,
+        0.1,
         at_least=False,
         unit=" s",
     ),

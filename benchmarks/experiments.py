@@ -39,6 +39,7 @@ class Scale:
     repeats: int = 3
     side_by_side: tuple[int, int] = (1, 16)  # native queries to scale from
     churn_batches: int = 60
+    large_rows: int = 5_000_000  # in ten files, to measure rows a second
     scaled: tuple[int, ...] = (1, 1_024, 10_000)
     # Replaces the bars' numbers of queries. Both C regular and C low sharing have files of these sizes.
     instead: dict[int, int] = field(default_factory=dict)
@@ -58,6 +59,7 @@ SHORT = Scale(
     repeats=1,
     side_by_side=(1, 2),
     churn_batches=3,
+    large_rows=40_000,
     scaled=(1, 10_000),
     instead={256: 16, 1_000: 16, 1_024: 32, 10_000: 64},
 )
@@ -254,6 +256,29 @@ def single_job(bench: Bench) -> Iterator[Row]:
         yield from _rows("single_job", "C_low", queries, "transom", bench.streamed("C_low", queries))
 
 
+def polars_in_memory(bench: Bench) -> Iterator[Row]:
+    """The engine, from ten Parquet files to committed results, against one scan of Polars over rows in memory."""
+    for queries in map(bench.scale.size, (256, 1_024, 10_000)):
+        ours = bench.streamed("C_low", queries)
+        yield from _rows("polars_in_memory", "C_low", queries, "transom", ours)
+        bench.step(f"polars, {queries:,} queries")
+        theirs = in_polars(bench.hour, "C_low", queries, repeats=bench.scale.repeats)
+        yield from _rows("polars_in_memory", "C_low", queries, "polars", theirs)
+
+
+def throughput(bench: Bench) -> Iterator[Row]:
+    """Seconds for a million rows of large Parquet files."""
+    rows = bench.scale.large_rows
+    bench.step(f"generating {rows:,} trades")
+    hour = trading_hour(bench.directory, rows)
+    for queries in map(bench.scale.size, (1, 1_024)):
+        for repeat in range(bench.scale.repeats):
+            bench.step(f"{rows:,} rows, {queries:,} queries, {repeat + 1}")
+            seconds, _ = engine_runs.stream(bench.spark, hour, bench.large("C_low", queries))
+            seconds *= 1e6 / rows
+            yield Row("throughput", "C_low", queries, 0, "transom", repeat, seconds, note=f"{rows} rows")
+
+
 def noop(bench: Bench) -> Iterator[Row]:
     """Compare with the same batch loop and a kernel that does nothing."""
     queries = bench.scale.size(1_024)
@@ -306,6 +331,8 @@ EXPERIMENTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "polars": polars,
     "native": native_streaming,
     "single_job": single_job,
+    "polars_in_memory": polars_in_memory,
+    "throughput": throughput,
     "noop": noop,
     "scale": scale_up,
     "memory": memory,
