@@ -68,6 +68,8 @@ class NumericForm:
         """Numbers as the column of a state; null where no value is present."""
         mask = None if present is None or present.all() else ~present
         plain = pa.array(numbers, mask=mask)
+        if plain.type == self.type:
+            return plain
         if pa.types.is_boolean(self.type):
             return plain.cast(self.type)
         if pa.types.is_temporal(self.type):

@@ -27,13 +27,13 @@ from transom.kernel.query_counts import (
     QueryIndex,
     batch_accounts,
     cells_of_shard,
-    cells_of_sheet,
+    cells_of_sheets,
     count_cells,
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
 from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
-from transom.kernel.sheets import combine
+from transom.kernel.sheets import combine_sheets
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
 from transom.plan.axis import Axis
 from transom.plan.families import Family
@@ -232,8 +232,8 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
 
 def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
     """The merged outcome of all tasks, with the cells of its partial aggregates counted by query."""
-    for sheet in outcome.partials.values():
-        count_cells(cells_of_sheet(sheet, plan.index), plan.index, plan.closed, outcome.counts)
+    for cells in cells_of_sheets(outcome.partials.values(), plan.index, plan.closed):
+        count_cells(cells, plan.index, plan.closed, outcome.counts)
     return outcome
 
 
@@ -248,7 +248,8 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
     """Fold the rows into the slices of every family, and return which rows some query wants."""
     wanted = np.zeros(len(accepted), bool)
     inputs: dict[int, _SharedInput] = {}  # by the id of their rows
-    by_layout: dict[Layout, list[pa.Table]] = {}
+    layouts: dict[str, Layout] = {}
+    tables: dict[str, list[pa.Table]] = {}  # by the id of their layout
     for family, at, tuples in _tuples(rows, plan, accepted):
         if plan.writes_shards(family, tuples.group_count):
             shard = gathered(family, tuples)
@@ -256,14 +257,16 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
             count_cells(cells_of_shard(shard, plan.index), plan.index, plan.closed, outcome.counts)
         elif family.grid is None:
             for layout, table in fold(family, tuples, plan.limits):
-                by_layout.setdefault(layout, []).append(table)
+                layouts[layout.id] = layout
+                tables.setdefault(layout.id, []).append(table)
         if family.grid is None:
             owners, in_ranges = tuples.fragments.ranges.owners, tuples.in_ranges()
             matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
         else:
             grid_fold = fold_grid(family, tuples, plan.limits)
             for layout, table in grid_fold.tables:
-                by_layout.setdefault(layout, []).append(table)
+                layouts[layout.id] = layout
+                tables.setdefault(layout.id, []).append(table)
             owners, in_ranges, matched = np.arange(len(family)), grid_fold.rows, grid_fold.wanted
         if family.signed and plan.limits.is_too_fragmented(tuples.fragments.count, len(tuples)):
             outcome.too_fragmented |= frozenset(family.ids.tolist())
@@ -278,7 +281,7 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
         if shared.cells is not None:
             outcome.lifted += int(shared.cells.rows[shared.matched].sum())
         wanted[shared.wanted_rows] = True
-    outcome.partials = {layout.id: combine(layout, tables) for layout, tables in by_layout.items()}
+    outcome.partials = combine_sheets(layouts, tables)
     return wanted
 
 
@@ -422,9 +425,13 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
         setattr(total, count, sum(getattr(part, count) for part in parts))
     for clock in {clock for part in parts for clock in part.clocks}:
         total.clocks[clock] = Profile.merged(part.clocks[clock] for part in parts if clock in part.clocks)
-    for key in dict.fromkeys(key for part in parts for key in part.partials):
-        tables = [part.partials[key] for part in parts if key in part.partials]
-        total.partials[key] = tables[0] if len(tables) == 1 else combine(layouts[key], tables)
+    tables: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        for key, table in part.partials.items():
+            tables.setdefault(key, []).append(table)
+    total.partials = {key: found[0] for key, found in tables.items() if len(found) == 1}
+    several = {key: found for key, found in tables.items() if len(found) > 1}
+    total.partials |= combine_sheets(layouts, several) if several else {}
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
     for runs in ("runs", "executor_runs", "run_refs"):

@@ -6,7 +6,7 @@ made: all rows of a slice lie in the same windows of a query, so that no row is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, grou
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard
-from transom.kernel.sheets import one_array
+from transom.kernel.sheets import one_array, stacked
 from transom.windows import ids as windows
 from transom.windows.closed_time import Closed, View
 from transom.windows.ids import WindowSpecs
@@ -203,11 +203,21 @@ class Cells:
         return Cells(homes[firsts], starts[firsts], np.add.reduceat(self.rows[order], firsts))
 
 
-def cells_of_sheet(sheet: pa.Table, index: QueryIndex) -> Cells:
-    """The cells that a batch brings to a sheet."""
-    selections, starts, rows = (one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, ROWS))
-    keys = [one_array(sheet[name]) for name in groups_in(sheet.column_names)]
-    return Cells(np.searchsorted(index.homes, selections), starts, rows, keys)
+def cells_of_sheets(
+    sheets: Iterable[pa.Table], index: QueryIndex, closed: Mapping[Clock, Closed]
+) -> Iterator[Cells]:
+    """The cells that a batch brings to sheets; all together, unless groups can differ in what is closed."""
+    filled = [sheet for sheet in sheets if sheet.num_rows]
+    if any(times.patterned for times in closed.values()):
+        for sheet in filled:
+            selections, starts, rows = (
+                one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, ROWS)
+            )
+            keys = [one_array(sheet[name]) for name in groups_in(sheet.column_names)]
+            yield Cells(np.searchsorted(index.homes, selections), starts, rows, keys)
+    elif filled:
+        selections, starts, rows = (stacked(filled, name) for name in (SELECTION, SLICE, ROWS))
+        yield Cells(np.searchsorted(index.homes, selections), starts, rows)
 
 
 def cells_of_shard(shard: Shard, index: QueryIndex) -> Cells:

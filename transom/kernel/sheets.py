@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.aggregates.accumulators import CountRows, reduce_groups
+from transom.aggregates.accumulators import CountRows
 from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
@@ -17,22 +17,106 @@ from transom.plan.layout import Layout
 
 def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
     """The slices of several tables on one sheet."""
-    filled = [table for table in tables if table.num_rows]
-    if not filled:
-        return layout.schema.empty_table()
-    table = pa.concat_tables(filled).combine_chunks()
-    columns = [one_array(table[name]) for name in (SELECTION, *layout.key_names, SLICE)]
-    groups = group(
-        [column.to_numpy() if i in (0, len(columns) - 1) else column for i, column in enumerate(columns)],
-        table.num_rows,
-    )
-    if not layout.merged:
-        return table.take(pa.array(np.argsort(groups.codes, kind="stable"))).combine_chunks()
-    if groups.count == table.num_rows:
-        return table.take(pa.array(groups.firsts)).combine_chunks()
-    stops = reduce_groups(one_array(table[STOP]), groups.codes, groups.count, "max")
-    found = regroup(layout, table, groups.codes, groups.firsts, [SELECTION, SLICE])
-    return found.add_column(2, STOP, stops)
+    return combine_sheets({layout.id: layout}, {layout.id: list(tables)})[layout.id]
+
+
+def combine_sheets(
+    layouts: Mapping[str, Layout], parts: Mapping[str, Sequence[pa.Table]]
+) -> dict[str, pa.Table]:
+    """The slices of several tables on each sheet.
+
+    Sheets with groups of the same types are sorted in one step: for small sheets, each step costs more than its rows.
+    """
+    combined: dict[str, pa.Table] = {}
+    stacks: dict[tuple[bool, tuple[pa.DataType, ...]], dict[str, list[pa.Table]]] = {}
+    for sheet, tables in parts.items():
+        layout, filled = layouts[sheet], [table for table in tables if table.num_rows]
+        if filled:
+            stacks.setdefault((layout.merged, layout.keys), {})[sheet] = filled
+        else:
+            combined[sheet] = layout.schema.empty_table()
+    for stack in stacks.values():
+        combined |= _combined_stack(layouts, stack)
+    return combined
+
+
+def _combined_stack(
+    layouts: Mapping[str, Layout], stack: Mapping[str, Sequence[pa.Table]]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Combine sheets whose groups have the same types."""
+    any_layout = layouts[next(iter(stack))]
+    tables = [table for parts in stack.values() for table in parts]
+    selections, starts, stops, rows = (stacked(tables, name) for name in (SELECTION, SLICE, STOP, ROWS))
+    sizes = [sum(table.num_rows for table in parts) for parts in stack.values()]
+    keys = [pa.concat_arrays([one_array(table[name]) for table in tables]) for name in any_layout.key_names]
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    order, heads = _in_order(places, selections, keys, starts)
+    ends = np.cumsum(sizes)
+    if not any_layout.merged:
+        heads = np.arange(len(order))
+    firsts = order[heads]
+    selections, starts = selections[firsts], starts[firsts]
+    is_merged = len(heads) < len(order)
+    stops = np.maximum.reduceat(stops[order], heads) if is_merged else stops[order]
+    rows = np.add.reduceat(rows[order], heads) if is_merged else rows[order]
+    first_heads = np.searchsorted(heads, [0, *ends])
+    for i, (sheet, parts) in enumerate(stack.items()):
+        start, (low, high) = int(ends[i]) - sizes[i], first_heads[i : i + 2].tolist()
+        picked = order[start : start + sizes[i]] - start
+        runs = heads[low:high] - start if high - low < sizes[i] else None
+        at = pa.array(firsts[low:high])
+        columns = [pa.array(numbers[low:high].copy()) for numbers in (selections, starts, stops)]
+        columns += [key.take(at) for key in keys]
+        columns.append(pa.array(rows[low:high].copy()))
+        columns += _combined_states(layouts[sheet], parts, picked, runs)
+        yield sheet, pa.Table.from_arrays(columns, schema=layouts[sheet].schema)
+
+
+def _in_order(places: Ints, selections: Ints, keys: Sequence[pa.Array], starts: Ints) -> tuple[Ints, Ints]:
+    """The order of rows by sheet, selection, group and start, and where each slice begins in it."""
+    low = int(selections.min())
+    codes, size = places * (int(selections.max()) - low + 1) + selections - low, 0
+    size = int(codes.max()) + 1
+    if keys:
+        groups = group(keys, len(places))
+        codes, size = codes * groups.count + groups.codes, size * groups.count
+    first, last = int(starts.min()), int(starts.max())
+    if size * (last - first + 1) >= 2**62:  # slices that are far apart
+        codes = group([codes, starts], len(codes)).codes
+    else:
+        codes = codes * (last - first + 1) + starts - first
+    order = np.argsort(codes, kind="stable")  # rows that are mostly in order are merged, not sorted
+    codes = codes[order]
+    is_head = np.ones(len(codes), bool)
+    np.not_equal(codes[1:], codes[:-1], out=is_head[1:])
+    return order, np.flatnonzero(is_head)
+
+
+def _combined_states(
+    layout: Layout, tables: Sequence[pa.Table], picked: Ints, runs: Ints | None
+) -> Iterator[pa.Array]:
+    """The states of a sheet: those of the picked rows, combined in runs if some have several rows."""
+    codes: Ints | None = None
+    for i, accumulator in enumerate(layout.accumulators):
+        states = [stacked_column(tables, name) for name in layout.columns(i)]
+        form = layout.forms[i]
+        if runs is None and (form is None or states[0].null_count):
+            yield from (state.take(pa.array(picked)) for state in states)
+        elif form is None and runs is not None:
+            if codes is None:
+                codes = np.zeros(len(picked), np.int64)
+                codes[runs] = 1
+                codes = np.cumsum(codes) - 1
+            at = pa.array(picked)
+            yield from accumulator.combine([state.take(at) for state in states], codes, len(runs))
+        elif form is not None:
+            numbers, valid = form.values(states[0])
+            numbers, present = numbers[picked], None if valid is None else valid[picked]
+            if runs is not None:
+                with np.errstate(invalid="ignore"):
+                    numbers = form.ufunc.reduceat(numbers, runs)
+                present = None if present is None else np.logical_or.reduceat(present, runs)
+            yield form.column(numbers, present)
 
 
 def regroup(layout: Layout, table: pa.Table, codes: Ints, firsts: Ints, leading: Sequence[str]) -> pa.Table:
@@ -48,18 +132,6 @@ def regroup(layout: Layout, table: pa.Table, codes: Ints, firsts: Ints, leading:
     return pa.table(columns)
 
 
-def lanes(layout: Layout, table: pa.Table) -> Ints:
-    """Where each lane (the slices of one selection and group) starts, and where the last one ends."""
-    if not table.num_rows:
-        return np.zeros(1, np.int64)
-    selections = one_array(table[SELECTION]).to_numpy()
-    changes = selections[1:] != selections[:-1]
-    if layout.keys:
-        codes = group([one_array(table[name]) for name in layout.key_names], table.num_rows).codes
-        changes |= codes[1:] != codes[:-1]
-    return np.r_[0, np.flatnonzero(changes) + 1, table.num_rows]
-
-
 def rows_of(table: pa.Table, selection: int) -> pa.Table:
     """The slices of one selection."""
     selections = table[SELECTION].to_numpy()
@@ -71,6 +143,17 @@ def without(table: pa.Table, selections: Iterable[int]) -> pa.Table:
     """A sheet without the slices of some selections."""
     gone = pa.array(list(selections), pa.int64())
     return table.filter(pc.invert(pc.is_in(table[SELECTION], gone))) if len(gone) else table
+
+
+def stacked(tables: Sequence[pa.Table], name: str) -> Ints:
+    """A column of integers of several tables, one after the other."""
+    return np.concatenate([one_array(table[name]).to_numpy() for table in tables])
+
+
+def stacked_column(tables: Sequence[pa.Table], name: str) -> pa.Array:
+    """A column of several tables, one after the other."""
+    arrays = [one_array(table[name]) for table in tables]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

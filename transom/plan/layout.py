@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, columns_in_moments
+from transom.aggregates.numeric import NumericForm, numeric_form
 from transom.columns.table_columns import (
     ROWS,
     SELECTION,
@@ -34,9 +36,13 @@ class Layout:
 
     @classmethod
     def of(cls, query: CompiledQuery, slots: Iterable[Slot]) -> Layout:
-        """The layout for a query's groups and some slots."""
+        """The layout for a query's groups and some slots. Equal layouts are one object, with one schema."""
         keys = tuple(key.scalar.type for key in query.query.keys)
-        return cls(query.query.stream, keys, tuple(slot.accumulator for slot in slots), not query.naive)
+        layout = cls(query.query.stream, keys, tuple(slot.accumulator for slot in slots), not query.naive)
+        living = _layouts.get(layout.id)
+        if living is None or living != layout:
+            living = _layouts[layout.id] = layout
+        return living
 
     @cached_property
     def id(self) -> str:
@@ -65,14 +71,41 @@ class Layout:
             fields += [pa.field(name, kind) for name, kind in zip(self.columns(i), types, strict=True)]
         return pa.schema(fields)
 
-    @property
+    @cached_property
+    def closed_schema(self) -> pa.Schema:
+        """The columns of closed windows: the reader, the window's id, the group, the rows and the states."""
+        fields = [pa.field("reader", pa.int64()), pa.field("wid", pa.int64()), *list(self.schema)[3:]]
+        return pa.schema(fields)
+
+    @cached_property
     def key_names(self) -> list[str]:
         """The names of the group columns."""
         return group_columns(len(self.keys))
 
+    @cached_property
+    def forms(self) -> tuple[NumericForm | None, ...]:
+        """The numeric form of each accumulator that has one."""
+        return tuple(map(numeric_form, self.accumulators))
+
     def columns(self, accumulator: int) -> list[str]:
         """The state columns of the accumulator at a place."""
-        return state_columns(self.accumulators[accumulator], accumulator)
+        return self._columns[accumulator]
+
+    @cached_property
+    def _columns(self) -> list[list[str]]:
+        return [state_columns(accumulator, i) for i, accumulator in enumerate(self.accumulators)]
+
+    def __getstate__(self) -> dict[str, object]:
+        """What tasks need: not the forms, whose functions some Python versions can't pickle."""
+        return {name: value for name, value in self.__dict__.items() if name != "forms"}
+
+
+_layouts: WeakValueDictionary[str, Layout] = WeakValueDictionary()
+
+
+def layout_in_use(sheet: str) -> Layout | None:
+    """The layout of a sheet, by its id, if a plan has it."""
+    return _layouts.get(sheet)
 
 
 def state_columns(accumulator: Accumulator, place: int) -> list[str]:

@@ -14,7 +14,7 @@ from transom.columns.table_columns import SELECTION, STOP
 from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
-from transom.kernel.sheets import combine, without
+from transom.kernel.sheets import combine_sheets, without
 from transom.ondemand.stores import fill_stores
 from transom.overload.chunks import chunk_ranges, chunk_rows, closed_except_held, held_times, highest_time
 from transom.overload.resumption import credit_after
@@ -25,7 +25,7 @@ from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.batch_input import BatchInput, clocks_of
-from transom.results.close import Boundary, Reader, close, specs_of
+from transom.results.close import Boundary, ClosedWindows, Reader, SheetReaders, close_sheets, specs_of
 from transom.results.lower import Reading, Scattered
 from transom.results.query_boundary import boundary, last_slices, last_window
 from transom.results.result_rows import LoweredWindows
@@ -138,11 +138,13 @@ class _Work(Reading):
         for query in batch.queries:
             if lasts or self.queries[query.name].unseen is None:
                 self._advance_query(query, batch, lasts, before)
-        for key, layout in layouts.items():
-            if key in self.sheets:
-                yield from self._close(
-                    key, layout, self._with_boundaries(readers[key], before, after), batch, scattered
-                )
+        parts = {
+            key: SheetReaders(layout, self.sheets[key], self._with_boundaries(readers[key], before, after))
+            for key, layout in layouts.items()
+            if key in self.sheets
+        }
+        for (key, part), closed in zip(parts.items(), close_sheets(list(parts.values())), strict=True):
+            yield from self._closed(key, part, closed, batch, scattered)
         for query in batch.queries:
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], batch.partial)
@@ -156,11 +158,12 @@ class _Work(Reading):
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
         """Add what the batch brought and move what is too large to the executors; who reads what on the driver."""
         readers, layouts = self.readers(batch.queries)
-        for key, layout in layouts.items():
-            brought = batch.outcome.partials.get(key)
-            if brought is not None and brought.num_rows:
-                known = self.sheets.get(key)
-                self.sheets[key] = combine(layout, [t for t in (known, brought) if t is not None])
+        brought = {
+            key: [self.sheets[key], partials] if key in self.sheets else [partials]
+            for key, partials in batch.outcome.partials.items()
+            if key in layouts and partials.num_rows
+        }
+        self.sheets |= combine_sheets(layouts, brought)
         self.shards += batch.outcome.refs
         moving = self._moving(batch)
         if not moving:
@@ -235,19 +238,17 @@ class _Work(Reading):
             changed = replace(query_state, unseen=unseen, forced=forced)
             self.queries[query.name] = changed.for_window(query.query.window.range)
 
-    def _close(
-        self, key: str, layout: Layout, readers: Sequence[Reader], batch: BatchInput, scattered: Scattered
+    def _closed(
+        self, key: str, part: SheetReaders, done: ClosedWindows, batch: BatchInput, scattered: Scattered
     ) -> Iterator[LoweredWindows]:
-        sheet = self.sheets[key]
-        done = close(layout, sheet, readers)
         self.finals += done.steps
-        self._trim(key, sheet, done.kept)
+        self._trim(key, part.sheet, done.kept)
         if done.table.num_rows:
             closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
-            specs = specs_of([readers[i].query for i in closing.tolist()])
+            specs = specs_of([part.readers[i].query for i in closing.tolist()])
             alone = windows.paired_slices(specs)  # what slices of its own would have cost each
             self.unshared_finals += int(counts @ alone)
-            yield from self.lowered(layout, done.table, readers, batch.partial, scattered)
+            yield from self.lowered(part.layout, done.table, part.readers, batch.partial, scattered)
 
     def _close_on_executors(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
         """Find the executors' work for closed windows, and drop the shards that no window needs."""

@@ -21,7 +21,7 @@ from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
-from transom.kernel.sheets import lanes, one_array, regroup
+from transom.kernel.sheets import one_array, regroup, stacked, stacked_column
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.windows import ids as windows
@@ -89,28 +89,72 @@ class ClosedWindows:
     steps: int  # slices that were combined: the final aggregations
 
 
+@dataclass(frozen=True)
+class SheetReaders:
+    """A sheet, and the queries whose windows are to be closed."""
+
+    layout: Layout
+    sheet: pa.Table
+    readers: Sequence[Reader]
+
+
 def close(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> ClosedWindows:
     """The windows of some readers that became closed, and which slices of the sheet are still needed."""
-    bounds = lanes(layout, sheet)
-    work = _Sheet(layout, sheet, bounds)
+    return close_sheets([SheetReaders(layout, sheet, readers)])[0]
+
+
+def close_sheets(parts: Sequence[SheetReaders]) -> list[ClosedWindows]:
+    """What closes on each of several sheets; sheets with groups of the same types are swept together."""
+    stacks: dict[tuple[bool, tuple[pa.DataType, ...]], list[int]] = {}
+    for i, part in enumerate(parts):
+        stacks.setdefault((part.layout.merged, part.layout.keys), []).append(i)
+    closed: dict[int, ClosedWindows] = {}
+    for places in stacks.values():
+        closed |= zip(places, _close_stack([parts[i] for i in places]), strict=True)
+    return [closed[i] for i in range(len(parts))]
+
+
+def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
+    work = _SheetStack(parts)
+    readers = [reader for part in parts for reader in part.readers]
     specs = specs_of([reader.query for reader in readers])
     simple, others = _simply_closed(readers, specs)
-    parts, is_needed, steps = [], np.zeros(sheet.num_rows, bool), 0
-    closed_by_runs = work.runs(readers, specs, simple) if simple.size and layout.merged else None
-    if closed_by_runs is None:
+    found = work.runs(readers, specs, simple) if simple.size and parts[0].layout.merged else None
+    if found is None:
         others = range(len(readers))
-    else:
-        table, is_needed, steps = closed_by_runs
-        parts.append(table)
+        found = np.empty((4, 0), np.int64), np.zeros(work.bounds[-1], bool)
+    (readers_of, wids, begin, end), is_needed = found
+    cuts = np.searchsorted(begin, work.offsets)
+    by_sheet: dict[int, list[int]] = {}
+    of_readers = np.repeat(np.arange(len(parts)), [len(part.readers) for part in parts])
     for i in others:
-        table, needed, more = work.one(i, readers[i])
-        is_needed |= needed
-        steps += more
-        if table is not None:
-            parts.append(table)
-    filled = [part for part in parts if part.num_rows]
-    empty = _closed_schema(layout).empty_table()
-    return ClosedWindows(pa.concat_tables(filled).combine_chunks() if filled else empty, is_needed, steps)
+        by_sheet.setdefault(int(of_readers[i]), []).append(i)
+    first_reader = 0
+    for place, part in enumerate(parts):
+        start, stop = work.offsets[place : place + 2].tolist()
+        low, high = cuts[place : place + 2].tolist()
+        needed, steps, tables = is_needed[start:stop], int((end[low:high] - begin[low:high]).sum()), []
+        if low < high:
+            begins, ends = begin[low:high] - start, end[low:high] - start
+            tables.append(_summed(part, readers_of[low:high] - first_reader, wids[low:high], begins, ends))
+        if place in by_sheet:
+            single = _Sheet(part.layout, part.sheet)
+            for i in by_sheet[place]:
+                table, also_needed, more = single.one(i - first_reader, readers[i])
+                needed = needed | also_needed
+                steps += more
+                if table is not None and table.num_rows:
+                    tables.append(table)
+        first_reader += len(part.readers)
+        empty = part.layout.closed_schema.empty_table
+        table = (
+            tables[0]
+            if len(tables) == 1
+            else pa.concat_tables(tables).combine_chunks()
+            if tables
+            else empty()
+        )
+        yield ClosedWindows(table, needed, steps)
 
 
 def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Ints, Sequence[int]]:
@@ -173,32 +217,56 @@ def windows_open(query: CompiledQuery, starts: Ints, boundary: Boundary) -> int:
     return sum(stop - start for start, stop in held - closed)
 
 
-def _closed_schema(layout: Layout) -> pa.Schema:
-    schema = layout.schema
-    fields = [pa.field("reader", pa.int64()), pa.field("wid", pa.int64()), *list(schema)[3:]]
-    return pa.schema(fields)
-
-
 def specs_of(queries: Sequence[CompiledQuery]) -> WindowSpecs:
     """The window specification of each query."""
     return WindowSpecs.of([query.spec for query in queries])
 
 
-class _Sheet:
-    """A sheet while its windows are closed."""
+def _summed(part: SheetReaders, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
+    """The states of windows: runs of rows of a sheet."""
+    layout, table = part.layout, part.sheet
+    at = pa.array(begin)
+    columns = [pa.array(readers), pa.array(wids)]
+    columns += [one_array(table[name]).take(at) for name in layout.key_names]
+    columns += combine_runs(CountRows(), [one_array(table[ROWS])], (begin, end))
+    for i, accumulator in enumerate(layout.accumulators):
+        states = [one_array(table[name]) for name in layout.columns(i)]
+        columns += combine_runs(accumulator, states, (begin, end))
+    return pa.Table.from_arrays(columns, schema=layout.closed_schema)
 
-    def __init__(self, layout: Layout, table: pa.Table, bounds: Ints):
-        self.layout, self.table, self.bounds = layout, table, bounds
-        self.selections = one_array(table[SELECTION]).to_numpy()
-        self.starts = one_array(table[SLICE]).to_numpy()
-        self.stops = one_array(table[STOP]).to_numpy()
+
+class _SheetStack:
+    """Sheets with groups of the same types, one below the other, while their windows are closed.
+
+    Selections are numbered as they occur from top to bottom: each has slices on one sheet only.
+    """
+
+    def __init__(self, parts: Sequence[SheetReaders]):
+        tables = [part.sheet for part in parts]
+        self.offsets = np.cumsum([0, *(table.num_rows for table in tables)])
+        self.starts, self.stops = stacked(tables, SLICE), stacked(tables, STOP)
+        homes = stacked(tables, SELECTION)
+        changes = np.ones(len(homes), bool)
+        np.not_equal(homes[1:], homes[:-1], out=changes[1:])
+        self.selections = np.cumsum(changes) - 1
+        self._homes = {home: number for number, home in enumerate(homes[changes].tolist())}
+        names = parts[0].layout.key_names
+        if names and len(homes):
+            codes = group([stacked_column(tables, name) for name in names], len(homes)).codes
+            changes[1:] |= codes[1:] != codes[:-1]
+        self.bounds = np.append(np.flatnonzero(changes), len(homes))  # of lanes
 
     def runs(
         self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Ints
-    ) -> tuple[pa.Table, Mask, int] | None:
-        """Close runs of windows, all readers at once; None if there are too many windows for that."""
+    ) -> tuple[Ints, Mask] | None:
+        """Close runs of windows, all readers at once; None if there are too many windows for that.
+
+        The reader, the id, and the first and last row of each window, in the order of their rows; and which
+        slices are needed.
+        """
         which, first_wids, after_wids = simple
-        specs, homes = all_specs[which], np.array([reader.home for reader in readers], np.int64)[which]
+        numbers = [self._homes.get(reader.home, -1) for reader in readers]
+        specs, homes = all_specs[which], np.array(numbers, np.int64)[which]
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
         is_needed = self._needed(homes, specs, after_wids)
@@ -219,18 +287,16 @@ class _Sheet:
         end = self._found(of_lanes, windows.window_end(of_windows, wids))
         filled = begin < end
         order = np.flatnonzero(filled)[np.argsort(begin[filled], kind="stable")]
-        begin, end = begin[order], end[order]
         readers_of = which[pair[of[order]]]
-        return self._summed(readers_of, wids[order], begin, end), is_needed, int((end - begin).sum())
+        return np.stack([readers_of, wids[order], begin[order], end[order]]), is_needed
 
     def _needed(self, homes: Ints, specs: WindowSpecs, after_wids: Ints) -> Mask:
         """Which slices lie in a window that is still open, for some reader."""
-        opening = windows.open_start(specs, after_wids)
-        kinds, place = np.unique(homes, return_inverse=True)
-        since = np.full(len(kinds), HIGHEST)
-        np.minimum.at(since, place, opening)
-        at = np.minimum(np.searchsorted(kinds, self.selections), len(kinds) - 1)
-        needed = (kinds[at] == self.selections) & (self.stops > since[at])
+        if not self._homes:
+            return np.zeros(0, bool)
+        since = np.full(len(self._homes) + 1, HIGHEST)  # the last is that of readers without slices
+        np.minimum.at(since, homes, windows.open_start(specs, after_wids))
+        needed: Mask = self.stops > since[self.selections]
         if windows.has_gaps(specs).any():
             needed &= self._covered(homes, specs)
         return needed
@@ -256,16 +322,14 @@ class _Sheet:
         starts, ladder = self._ladder
         return np.searchsorted(ladder, of_lanes * (len(starts) + 1) + np.searchsorted(starts, times))
 
-    def _summed(self, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
-        layout, table = self.layout, self.table
-        at = pa.array(begin)
-        columns = [pa.array(readers), pa.array(wids)]
-        columns += [one_array(table[name]).take(at) for name in layout.key_names]
-        columns += combine_runs(CountRows(), [one_array(table[ROWS])], (begin, end))
-        for i, accumulator in enumerate(layout.accumulators):
-            states = [one_array(table[name]) for name in layout.columns(i)]
-            columns += combine_runs(accumulator, states, (begin, end))
-        return pa.Table.from_arrays(columns, schema=_closed_schema(layout))
+
+class _Sheet:
+    """A sheet while its windows are closed, reader by reader."""
+
+    def __init__(self, layout: Layout, table: pa.Table):
+        self.layout, self.table = layout, table
+        self.selections = one_array(table[SELECTION]).to_numpy()
+        self.starts = one_array(table[SLICE]).to_numpy()
 
     def one(self, number: int, reader: Reader) -> tuple[pa.Table | None, Mask, int]:
         """Close one reader's windows, also where groups differ in what is closed."""
@@ -305,4 +369,4 @@ class _Sheet:
         groups = group([wids, *keys], len(rows))
         found = regroup(self.layout, table, groups.codes, groups.firsts, ["wid"])
         readers = pa.array(np.full(groups.count, number))
-        return found.add_column(0, "reader", readers).cast(_closed_schema(self.layout))
+        return found.add_column(0, "reader", readers).cast(self.layout.closed_schema)

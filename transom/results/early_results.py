@@ -18,7 +18,7 @@ import pyarrow as pa
 from transom.elements import Prod
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
-from transom.results.close import Boundary, Reader, close
+from transom.results.close import Boundary, Reader, SheetReaders, close_sheets
 from transom.results.lower import Reading, Scattered
 from transom.results.result_rows import LoweredWindows, Moment, Results, finish
 from transom.results.shard_work import ShardWork, shard_needs
@@ -187,14 +187,15 @@ class _Sweep(Reading):
     ) -> Iterator[LoweredWindows]:
         readers, layouts = self.readers(self.sharing)
         scattered: Scattered = defaultdict(list)
+        parts = []
         for key, layout in layouts.items():
             asked = [(query, home) for query, home in readers[key] if query.name in sides]
-            if key not in self.sheets or not asked:
-                continue
-            own = [Reader(query, home, *sides[query.name]) for query, home in asked]
-            done = close(layout, self.sheets[key], own)
+            if key in self.sheets and asked:
+                own = [Reader(query, home, *sides[query.name]) for query, home in asked]
+                parts.append(SheetReaders(layout, self.sheets[key], own))
+        for part, done in zip(parts, close_sheets(parts), strict=True):
             if done.table.num_rows:
-                yield from self.lowered(layout, done.table, own, partial, scattered)
+                yield from self.lowered(part.layout, done.table, part.readers, partial, scattered)
         for query in queries:
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], partial)

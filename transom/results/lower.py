@@ -13,7 +13,7 @@ from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, aggregate_column
 from transom.kernel.sheets import one_array, regroup
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.layout import Layout, source_columns
+from transom.plan.layout import Layout, layout_in_use, source_columns
 from transom.plan.slot_sources import readable_slots
 from transom.results.close import Reader, specs_of
 from transom.results.result_rows import LoweredWindows
@@ -135,7 +135,9 @@ class Reading:
                 selection = self.selections[home]
                 if not selection.on_executors:
                     readers[selection.sheet].append((query, home))
-        return readers, {sheet: self._layout(asking) for sheet, asking in readers.items()}
+        return readers, {
+            sheet: layout_in_use(sheet) or self._layout(asking) for sheet, asking in readers.items()
+        }
 
     def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
         """The layout of a sheet, from all queries that read one of its selections."""
