@@ -62,3 +62,28 @@ def test_a_value_that_a_branch_can_t_compute_does_not_disturb_the_other_branch()
     table = pa.table({"l": [5, 2**62]})
     text = "CASE WHEN `l` < 100 THEN year(CAST(`l` AS TIMESTAMP)) ELSE 7 END"
     assert InterpretedScalars().project(table, {"y": text})["y"].to_pylist() == [1970, 7]
+
+
+def test_a_sub_expression_of_several_expressions_is_evaluated_once() -> None:
+    scalars = InterpretedScalars()
+    texts = ("`vol` * 2 + 1", "abs(`vol` * 2)", "`vol` * 2", "`vol` * 3")
+    *_, shared, single = (scalars.compiled(COLUMNS, text) for text in texts)
+    assert shared is not None and shared.typed.is_shared
+    assert single is not None and not single.typed.is_shared
+
+
+@pytest.mark.parametrize(
+    "texts", [("'a'", "'A'"), (r"'a\tb'", r"'a\nb'"), ("1", "1L"), ("1.0", "1.00"), ("0", "false")]
+)
+def test_literals_that_differ_are_not_shared(texts: tuple[str, str]) -> None:
+    table = pa.table({"x": [1]})
+    found = InterpretedScalars().project(table, {"left": texts[0], "right": texts[1]})
+    assert (
+        found["left"].to_pylist() != found["right"].to_pylist() or found["left"].type != found["right"].type
+    )
+
+
+def test_long_chains_of_conditions_compile_in_linear_time() -> None:
+    text = " OR ".join(f"`vol` = {i}" for i in range(300))
+    found = InterpretedScalars().project(pa.table({"vol": [299, 300, None]}), {"x": text})
+    assert found["x"].to_pylist() == [True, False, None]

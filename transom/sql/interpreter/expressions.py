@@ -23,6 +23,7 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.function_table import FUNCTIONS
 from transom.sql.interpreter.string_literals import string_value
+from transom.sql.interpreter.subtrees import Subtree, Subtrees
 from transom.sql.interpreter.typed_expression import TypedExpression, column_expression, converted, literal
 from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
 from transom.sql.interpreter.values import wrap
@@ -40,14 +41,25 @@ class Compiler:
     text: str
     columns: Columns
     functions: Functions  # that the program registered, by their names in lower case
+    subtrees: Subtrees
     used: set[str] = field(default_factory=set)
+    keys: dict[int, int] = field(default_factory=dict)  # of syntax trees, see `Subtrees`
 
     def build(self, node: exp.Expr) -> TypedExpression:
-        """The typed function of one node, its children first."""
+        """The typed function of one node, its children first; equal nodes have the same function."""
         builder = BUILDERS.get(type(node))
         if builder is None:
             raise unsupported(node.key.upper())
-        return builder(self, node)
+        key = self.subtrees.key(node, self.text, self.keys)
+        known = self.subtrees.find(key)
+        if known is not None:
+            self.used |= known.used
+            return known.typed
+        outside, self.used = self.used, set()
+        typed = builder(self, node)
+        self.subtrees.add(key, Subtree(typed, frozenset(self.used)))
+        self.used |= outside
+        return typed
 
     def column(self, name: str) -> TypedExpression:
         """A column, in any case of its name."""

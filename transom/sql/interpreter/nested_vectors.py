@@ -21,10 +21,10 @@ def field_vector(name: str, type: pa.DataType) -> Callable[[pa.StructArray], Vec
 
 def bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where the elements of each array or map begin and end among the elements of all."""
-    offsets = (
-        np.frombuffer(lists.buffers()[1], np.int32, len(lists) + 1, lists.offset * 4) if len(lists) else []
-    )
-    return np.asarray(offsets[:-1], np.int64), np.asarray(offsets[1:], np.int64)
+    if not len(lists):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    offsets = np.frombuffer(lists.buffers()[1], np.int32, len(lists) + 1, lists.offset * 4).astype(np.int64)
+    return offsets[:-1], offsets[1:]
 
 
 def element_vector(from_one: bool) -> Callable[[pa.Array, np.ndarray], Vector]:

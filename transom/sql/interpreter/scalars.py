@@ -12,15 +12,19 @@ from sqlglot import exp
 
 from transom.columns.types import Columns
 from transom.errors import SQLError
-from transom.sql.interpreter.expressions import Compiler, parsed
+from transom.sql.interpreter.expressions import Compiler, Functions, parsed
 from transom.sql.interpreter.python_functions import PythonFunction
+from transom.sql.interpreter.subtrees import Subtrees
 from transom.sql.interpreter.typed_expression import Row, TypedExpression, column_expression
 from transom.sql.interpreter.values import column_values
 from transom.sql.interpreter.vectors import VectorTable, array_of, full
 
-MAX_CACHED_EXPRESSIONS = (
-    100_000  # compiled expressions; a day of queries that come and go must not fill the memory
-)
+ColumnKey = tuple[tuple[str, pa.DataType], ...]
+
+# A day of queries that come and go must not fill the memory.
+MAX_CACHED_EXPRESSIONS = 100_000
+MAX_CACHED_PLANS = 200
+MAX_RECENT_SCHEMAS = 16
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,70 @@ class Compiled:
     def is_vectorized(self) -> bool:
         """Whether its time per row is small, whatever the values are: Arrow and NumPy compute all of it."""
         return self.typed.is_vectorized
+
+
+@dataclass(frozen=True)
+class ProjectionPlan:
+    """The compiled expressions of a projection, and the schema of its table."""
+
+    compiled: tuple[Compiled, ...]
+    schema: pa.Schema
+
+    def table(self, table: pa.Table, evaluate: Callable[[Compiled], pa.Array | pa.ChunkedArray]) -> pa.Table:
+        """The table of the projection, with each expression evaluated."""
+        if not self.compiled:
+            return table.select([])
+        return pa.Table.from_arrays([evaluate(each) for each in self.compiled], schema=self.schema)
+
+
+class ColumnScope:
+    """The expressions that were compiled over some columns."""
+
+    def __init__(self, columns: Columns, functions: Functions):
+        self._columns, self._functions = columns, functions
+        self._compiled: dict[str, Compiled] = {}
+        self._plans: dict[tuple[tuple[str, str], ...], ProjectionPlan] = {}
+        self._subtrees = Subtrees()
+
+    def __len__(self) -> int:
+        return len(self._compiled)
+
+    def plan(self, expressions: Mapping[str, str]) -> ProjectionPlan:
+        """The projection of some named expressions."""
+        key = tuple(expressions.items())
+        known = self._plans.get(key)
+        if known is not None:
+            return known
+        compiled = tuple(self.compiled(text) for text in expressions.values())
+        fields = [pa.field(name, each.typed.type) for name, each in zip(expressions, compiled, strict=True)]
+        plan = ProjectionPlan(compiled, pa.schema(fields))
+        if len(self._plans) >= MAX_CACHED_PLANS:
+            self._plans = {}
+        self._plans[key] = plan
+        return plan
+
+    def compiled(self, text: str) -> Compiled:
+        """A compiled expression, or an error that says why it is none."""
+        known = self._compiled.get(text)
+        if known is None:
+            if len(self._compiled) >= MAX_CACHED_EXPRESSIONS:
+                self._compiled, self._plans, self._subtrees = {}, {}, Subtrees()
+            known = self._compiled[text] = self._compile(text)
+        return known
+
+    def _compile(self, text: str) -> Compiled:
+        compiler = Compiler(text, self._columns, self._functions, self._subtrees)
+        try:
+            tree = parsed(text)
+            typed = compiler.build(tree)
+        except SQLError as error:
+            raise SQLError(error.message, text) from None
+        except (ArithmeticError, RecursionError, ValueError) as error:  # a literal or a type that is none
+            raise SQLError(f"not an expression: {error}", text) from error
+        used = tuple(sorted(compiler.used))
+        if not (isinstance(tree, exp.Column) and len(tree.parts) == 1):
+            return Compiled(typed, used, None)
+        return Compiled(column_expression(used[0], self._columns[used[0]]), used, used[0])  # as it is stored
 
 
 class InterpretedScalars:
@@ -53,14 +121,17 @@ class InterpretedScalars:
 
     def __init__(self, functions: Mapping[str, tuple[Callable[..., Any], pa.DataType]] | None = None):
         self._functions: dict[str, PythonFunction] = {}
-        self._compiled: dict[tuple[tuple[tuple[str, pa.DataType], ...], str], Compiled] = {}
+        self._scopes: dict[ColumnKey, ColumnScope] = {}
+        self._recent: list[
+            tuple[pa.Schema, ColumnScope]
+        ] = []  # comparing schemas is faster than hashing types
         for name, (function, type) in (functions or {}).items():
             self.register(name, function, type)
 
     def register(self, name: str, function: Callable[..., Any], type: pa.DataType) -> None:
         """Add a Python function, or replace the one of this name; names are the same in any case."""
         self._functions = self._functions | {name.lower(): PythonFunction(function, type)}
-        self._compiled = {}
+        self._scopes, self._recent = {}, []
 
     def failures(self, name: str) -> int:
         """How many calls of a function raised an exception since it was registered."""
@@ -69,11 +140,11 @@ class InterpretedScalars:
 
     def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
         """The type of each expression over such columns, or why it has none."""
-        key = tuple(columns.items())
+        scope = self._scope(tuple(columns.items()))
         answers: list[pa.DataType | SQLError] = []
         for text in expressions:
             try:
-                answers.append(self._compile(text, key).typed.type)
+                answers.append(scope.compiled(text).typed.type)
             except SQLError as error:
                 answers.append(error)
         return answers
@@ -81,31 +152,20 @@ class InterpretedScalars:
     def compiled(self, columns: Columns, text: str) -> Compiled | None:
         """The compiled expression over such columns; None if only Spark can evaluate it."""
         try:
-            return self._compile(text, tuple(columns.items()))
+            return self._scope(tuple(columns.items())).compiled(text)
         except SQLError:
             return None
 
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         """A table with one column for each named expression: by vectors if they have vector forms, else row by row."""
-        return self._projected(Evaluation(table).array, table, expressions)
+        scope = self._scope_of(table.schema)
+        with np.errstate(all="ignore"):
+            return scope.plan(expressions).table(table, Evaluation(table).array)
 
     def project_by_row(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         """The same by the row forms alone: the reference with which vector forms are compared."""
-        return self._projected(Evaluation(table).array_by_row, table, expressions)
-
-    def _projected(
-        self,
-        evaluate: Callable[[Compiled], pa.Array | pa.ChunkedArray],
-        table: pa.Table,
-        expressions: Mapping[str, str],
-    ) -> pa.Table:
-        key = tuple(zip(table.column_names, table.schema.types, strict=True))
-        compiled = {name: self._compile(text, key) for name, text in expressions.items()}
-        arrays = [evaluate(each) for each in compiled.values()]
-        fields = [pa.field(name, each.typed.type) for name, each in compiled.items()]
-        if not arrays:
-            return table.select([])
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        plan = self._scope_of(table.schema).plan(expressions)
+        return plan.table(table, Evaluation(table).array_by_row)
 
     def calls_python(self, text: str) -> bool:
         """Whether an expression may call a Python function of the program."""
@@ -113,31 +173,25 @@ class InterpretedScalars:
 
     def used_columns(self, table: pa.Table, texts: Iterable[str]) -> list[str]:
         """The columns of a table that expressions read."""
-        key = tuple(zip(table.column_names, table.schema.types, strict=True))
-        return sorted({name for text in texts for name in self._compile(text, key).used})
+        scope = self._scope_of(table.schema)
+        return sorted({name for text in texts for name in scope.compiled(text).used})
 
-    def _compile(self, text: str, columns: tuple[tuple[str, pa.DataType], ...]) -> Compiled:
-        known = self._compiled.get((columns, text))
-        if known is not None:
-            return known
-        calls = {name: function.call for name, function in self._functions.items()}
-        compiler = Compiler(text, dict(columns), calls)
-        try:
-            tree = parsed(text)
-            typed = compiler.build(tree)
-        except SQLError as error:
-            raise SQLError(error.message, text) from None
-        except (ArithmeticError, RecursionError, ValueError) as error:  # a literal or a type that is none
-            raise SQLError(f"not an expression: {error}", text) from error
-        used = tuple(sorted(compiler.used))
-        is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
-        if is_column:  # it passes through as it is stored
-            typed = column_expression(used[0], dict(columns)[used[0]])
-        compiled = Compiled(typed, used, used[0] if is_column else None)
-        if len(self._compiled) >= MAX_CACHED_EXPRESSIONS:
-            self._compiled = {}
-        self._compiled[columns, text] = compiled
-        return compiled
+    def _scope(self, columns: ColumnKey) -> ColumnScope:
+        scope = self._scopes.get(columns)
+        if scope is None:
+            if sum(map(len, self._scopes.values())) >= MAX_CACHED_EXPRESSIONS:
+                self._scopes, self._recent = {}, []
+            calls = {name: function.call for name, function in self._functions.items()}
+            scope = self._scopes[columns] = ColumnScope(dict(columns), calls)
+        return scope
+
+    def _scope_of(self, schema: pa.Schema) -> ColumnScope:
+        for known, scope in self._recent:
+            if known.equals(schema):
+                return scope
+        scope = self._scope(tuple(zip(schema.names, schema.types, strict=True)))
+        self._recent = [(schema, scope), *self._recent[: MAX_RECENT_SCHEMAS - 1]]
+        return scope
 
 
 class Evaluation:
@@ -154,9 +208,8 @@ class Evaluation:
             return self._table[compiled.column]
         if compiled.typed.vector is None:
             return self.array_by_row(compiled)
-        with np.errstate(all="ignore"):
-            vector = self._vectors.value(compiled.typed)
-            found = array_of(vector, compiled.typed.type, self._table.num_rows)
+        vector = self._vectors.value(compiled.typed)
+        found = array_of(vector, compiled.typed.type, self._table.num_rows)
         return found if vector.by_row is None else self._with_rows(found, vector.by_row, compiled)
 
     def array_by_row(self, compiled: Compiled) -> pa.Array | pa.ChunkedArray:

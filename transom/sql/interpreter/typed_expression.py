@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 VectorForm = Callable[[VectorTable], Vector]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class TypedExpression:
     """An expression with its type: `of` computes it from a row, `vector` from a table. `constant` is a literal's value.
 
@@ -33,6 +33,8 @@ class TypedExpression:
     constant: Any = None
     vector: VectorForm | None = None
     is_vectorized: bool = False
+    is_shared: bool = False  # it occurs more than once, and its values in a table are worth keeping
+    casts: dict[pa.DataType, TypedExpression] = field(default_factory=dict, repr=False)  # by `converted`
 
 
 def column_expression(name: str, type: pa.DataType) -> TypedExpression:
@@ -116,6 +118,16 @@ def converted(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     """An expression cast to a type."""
     if arg.type == type:
         return arg
+    known = arg.casts.get(type)
+    if known is None:
+        known = arg.casts[type] = new_cast(arg, type)
+    else:
+        known.is_shared = True
+    return known
+
+
+def new_cast(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
+    """An expression that casts another."""
     check_cast(arg.type, type)
     if arg.constant is not None:
         return literal(cast(arg.constant, arg.type, type), type)

@@ -8,6 +8,7 @@ length 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.sql.interpreter.decimals import Decimals, arrow_decimals, decimals_of
-from transom.sql.interpreter.values import FIRST_DATE, LAST_DATE, PER_UNIT
+from transom.sql.interpreter.values import EXACT, FIRST_DATE, LAST_DATE, PER_UNIT
 
 Mask = np.ndarray | None  # of truth values; None where all are false
 
@@ -44,6 +45,9 @@ class Node(Protocol):
 
     @property
     def type(self) -> pa.DataType: ...
+
+    @property
+    def is_shared(self) -> bool: ...
 
     @property
     def vector(self) -> Callable[[VectorTable], Vector] | None: ...
@@ -80,7 +84,7 @@ def any_mask(masks: Iterable[Mask]) -> Mask:
 
 
 class VectorTable:
-    """A table whose expressions are evaluated by vectors, each sub-expression once."""
+    """A table whose expressions are evaluated by vectors; the values of shared expressions are kept."""
 
     def __init__(self, table: pa.Table):
         self.num_rows: int = table.num_rows
@@ -96,10 +100,12 @@ class VectorTable:
         return known
 
     def value(self, node: Node) -> Vector:
-        """The values of an expression; the same object is evaluated once."""
+        """The values of an expression."""
+        assert node.vector is not None
+        if not node.is_shared:
+            return node.vector(self)
         known = self._values.get(id(node))
         if known is None:
-            assert node.vector is not None
             known = self._values[id(node)] = node.vector(self)
         return known
 
@@ -205,6 +211,11 @@ def constant_vector(value: Any, type: pa.DataType) -> Vector:
     """A value of the row form as a vector of length 1."""
     if value is not None and type == pa.date32():
         return vector_of(pa.array([value], type))
+    if isinstance(value, Decimal):  # without zeros at the end, so that products stay small
+        sign, digits, exponent = value.normalize(EXACT).as_tuple()
+        integer = int("".join(map(str, digits))) * (-1 if sign else 1)
+        integers = np.array([integer], np.int64 if abs(integer) < 1 << 63 else object)
+        return Vector(Decimals(integers, max(int(exponent), -type.scale) if integer else -type.scale))
     dtype = dtype_of(type)
     if dtype is None:
         return vector_of(pa.array([value], type))
