@@ -22,7 +22,7 @@ from transom.plan.families import Family
 from transom.windows.slices import Slices
 
 # Costs in nanoseconds, measured.
-BLOCK_COST = 250_000  # a block without tuples
+BLOCK_COST = 500_000  # a block without tuples
 TUPLE_COST, SLOT_COST = 4, 3  # a tuple of a block: to find its cell, and to add to each slot
 CELL_COST = 4  # a cell of an array, for each slot
 
@@ -52,10 +52,9 @@ class GridBlock:
         first, *others = (len(borders) for borders in self.borders)
         return max(first, len(self.boxes)) * int(np.prod(others)) * len(self.edges) * self.groups
 
-    def cost(self, slots: int) -> int:
-        """Nanoseconds to fold it."""
-        by_tuple = TUPLE_COST * len(self.borders) + SLOT_COST * (slots + 1)
-        return BLOCK_COST + self.tuples * by_tuple + self.cells * CELL_COST * (slots + 1)
+    def tuple_cost(self, slots: int) -> int:
+        """Nanoseconds to add the tuples to cells."""
+        return self.tuples * (TUPLE_COST * len(self.borders) + SLOT_COST * (slots + 1))
 
 
 class GridBlocks:
@@ -76,6 +75,10 @@ class GridBlocks:
             is_filled
         )  # boxes with tuples on each axis, such as of null where there is null
         self.bounds = np.searchsorted(self.grid.owners[self.filled], np.arange(len(family) + 1))
+        shape = len(family), len(self.grid.axes)
+        self.lows, self.highs = np.full(shape, 2**62), np.zeros(shape, np.int64)  # the hull of each member
+        np.minimum.at(self.lows, self.grid.owners[self.filled], self.grid.starts[self.filled])
+        np.maximum.at(self.highs, self.grid.owners[self.filled], self.grid.stops[self.filled])
 
     def __iter__(self) -> Iterator[GridBlock]:
         """The blocks; of members that match no tuple at all there are none."""
@@ -117,20 +120,45 @@ class GridBlocks:
         if block is None or len(members) == 1:
             yield members
             return
-        best: tuple[int, tuple[Ints, Ints]] | None = None
-        for numbers in places:
-            order = members[np.argsort(numbers[members], kind="stable")]
-            halves = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-            blocks = [self.block(half) for half in halves]
-            cost = sum(half.cost(self.slots) for half in blocks if half is not None)
-            if best is None or cost < best[0]:
-                best = cost, halves
-        assert best is not None
-        if block.cells > self.most_cells or best[0] < block.cost(self.slots):
-            for half in best[1]:
+        if block.cells > self.most_cells or self._is_worth_halving(block):
+            for half in self._halves(members, places):
                 yield from self._split(half, places)
         else:
             yield members
+
+    def _is_worth_halving(self, block: GridBlock) -> bool:
+        """Whether two halves cost less: the tuples are read twice, and there are far fewer cells in all."""
+        slots, cells, blocks = self.slots + 1, block.cells * CELL_COST, BLOCK_COST
+        left = cells * slots / 2 ** len(block.borders)
+        return blocks + block.tuple_cost(self.slots) < cells * slots - left
+
+    def _halves(self, members: Ints, places: Ints) -> tuple[Ints, Ints]:
+        """Members in two halves: of those that have few different places, or else where they read fewest tuples."""
+        orders = [members[np.argsort(numbers[members], kind="stable")] for numbers in places]
+        distinct = [
+            1 + int(np.count_nonzero(np.diff(numbers[order])))
+            for numbers, order in zip(places, orders, strict=True)
+        ]
+        repeated = [(count, place) for place, count in enumerate(distinct) if 1 < count <= len(members) // 2]
+        if repeated:
+            order = orders[min(repeated)[1]]
+        else:
+            order = min(orders[:-1] or orders, key=self._tuples_of_halves)
+        return np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+
+    def _tuples_of_halves(self, order: Ints) -> int:
+        return sum(self._hull(half)[2] for half in (order[: len(order) // 2], order[len(order) // 2 :]))
+
+    def _hull(self, members: Ints) -> tuple[int, tuple[int, int], int]:
+        """The axis on which members reach the fewest tuples, from which code to which, and the tuples."""
+        best = None
+        for place, below in enumerate(self.below):
+            start, stop = int(self.lows[members, place].min()), int(self.highs[members, place].max())
+            tuples = int(below[stop] - below[start]) if start < stop else 0
+            if best is None or tuples < best[2]:
+                best = place, (start, stop), tuples
+        assert best is not None
+        return best
 
     def block(self, members: Ints) -> GridBlock | None:
         """The block of some members, without those whose boxes are empty; None if all are."""
@@ -139,21 +167,16 @@ class GridBlocks:
             return None
         at, _ = expand_runs(self.bounds[members], self.bounds[members + 1])
         boxes = self.filled[at]
-        grid, borders, hulls = self.grid, [], []
+        grid, borders = self.grid, []
         for place, axis in enumerate(grid.axes):
             starts, stops = grid.starts[boxes, place], grid.stops[boxes, place]
             found = sorted_distinct(np.concatenate([[0, axis.null], starts, stops]))
             borders.append(found[:-1] if found[-1] == axis.size else found)
-            hulls.append((int(starts.min()), int(stops.max())))
-        sizes = [
-            int(self.below[place][stop] - self.below[place][start])
-            for place, (start, stop) in enumerate(hulls)
-        ]
-        narrow = int(np.argmin(sizes))
         slice_numbers, which = expand_runs(self.cut.bounds[members], self.cut.bounds[members + 1])
         edges = sorted_distinct(self.cut.firsts[slice_numbers])  # begins with 0
+        narrow, hull, tuples = self._hull(members)
         return GridBlock(
-            members, boxes, tuple(borders), slice_numbers, which, edges, narrow, hulls[narrow], sizes[narrow],
+            members, boxes, tuple(borders), slice_numbers, which, edges, narrow, hull, tuples,
             self.tuples.group_count,
         )  # fmt: skip
 
@@ -163,8 +186,12 @@ def coarse_codes(borders: Ints, size: int) -> Ints:
     return np.repeat(np.arange(len(borders)), np.diff(np.r_[borders, size]))
 
 
-def box_ranges(grid: Grid, block: GridBlock, axis: int) -> tuple[Ints, Ints]:
-    """The fragments of a block from which and to which its boxes reach on an axis."""
-    borders = block.borders[axis]
-    starts, stops = (ends[block.boxes, axis] for ends in (grid.starts, grid.stops))
-    return np.searchsorted(borders, starts), np.searchsorted(borders, stops)
+def box_ranges(grid: Grid, block: GridBlock) -> list[tuple[Ints, Ints]]:
+    """On each axis, the fragments of a block from which and to which its boxes reach."""
+    return [
+        (
+            np.searchsorted(borders, grid.starts[block.boxes, axis]),
+            np.searchsorted(borders, grid.stops[block.boxes, axis]),
+        )
+        for axis, borders in enumerate(block.borders)
+    ]

@@ -8,7 +8,8 @@ selection adds up its own tuples.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +85,36 @@ def _fold_members(
 # --- cell by cell ---
 
 
+@dataclass(frozen=True)
+class _InOrder:
+    """The tuples of a grid family in the order of their codes on one axis, so that a block reads a run of them."""
+
+    numbers: Ints  # of the tuples
+    codes: Sequence[Ints]  # on each axis
+    fine: Ints
+    groups: Ints | None
+    lifted: Sequence[Lifted]  # with a number for every tuple
+    below: Ints  # the number of tuples with a lower code, for each code
+
+    def run(self, start: int, stop: int) -> _InOrder:
+        """The tuples of a run of codes."""
+        return self._at(slice(int(self.below[start]), int(self.below[stop])))
+
+    def at(self, chosen: Ints) -> _InOrder:
+        """Some of the tuples."""
+        return self._at(chosen)
+
+    def _at(self, which: slice | Ints) -> _InOrder:
+        return _InOrder(
+            self.numbers[which],
+            [codes[which] for codes in self.codes],
+            self.fine[which],
+            None if self.groups is None else self.groups[which],
+            [_taken(lifted, which) for lifted in self.lifted],
+            self.below,
+        )
+
+
 class _GridCells:
     """The tuples of a grid family, to be added to the cells of its blocks."""
 
@@ -91,83 +122,68 @@ class _GridCells:
         assert family.grid is not None
         self.family, self.grid, self.tuples, self.cut = family, family.grid, tuples, cut
         self.short = limits.short_range
-        self.fine = cut.of(tuples.times, tuples.in_order)
-        self.lifted = [lift_numbers(tuples, place, slot) for place, slot in enumerate(family.slots)]
-        self._orders: dict[int, tuple[Ints, Ints]] = {}
+        fine = cut.of(tuples.times, tuples.in_order)
+        lifted = [
+            _with_all_numbers(lift_numbers(tuples, place, slot)) for place, slot in enumerate(family.slots)
+        ]
+        groups = None if tuples.groups is None else tuples.groups.codes
+        self.all = _InOrder(np.arange(len(tuples)), tuples.axis_codes, fine, groups, lifted, fine[:0])
+        self._by_axis: dict[int, _InOrder] = {}
 
     def fold(self, block: GridBlock, done: GridFold) -> Iterator[tuple[Layout, pa.Table]]:
         """The slices of a block's members."""
-        at = self._tuples_of(block)
-        fragments, at = self._inside(block, at, done)
-        codes = coarse_codes(block.edges, self.cut.fine)[self.fine if at is None else self.fine[at]]
+        ranges = box_ranges(self.grid, block)
+        fragments, chosen = self._inside(block, ranges, done)
+        codes = coarse_codes(block.edges, self.cut.fine)[chosen.fine]
         codes += fragments * len(block.edges)
         groups = self.tuples.group_count
-        if self.tuples.groups is not None:
-            group_codes = self.tuples.groups.codes
-            codes = codes * groups + (group_codes if at is None else group_codes[at])
+        if chosen.groups is not None:
+            codes = codes * groups + chosen.groups
         shape = *(len(borders) for borders in block.borders), len(block.edges) * groups
         cells = int(np.prod(shape))
-        lifted = (
-            self.lifted if at is None else [_taken(numbers, at, len(self.tuples)) for numbers in self.lifted]
-        )
+        lifted = [_of_present(numbers) for numbers in chosen.lifted]
         arrays: list[tuple[np.ufunc, np.ndarray]] = [(np.add, np.bincount(codes, minlength=cells))]
         places = [add_cells(arrays, numbers, codes, cells) for numbers in lifted]
-        ranges = [box_ranges(self.grid, block, axis) for axis in range(len(self.grid.axes))]
-        parts = pieces(Ranges(np.arange(len(block.boxes)), *ranges[0]), len(block.borders[0]) - 1, self.short)
+        ordered = len(block.borders[0]) - 1  # the last fragment is null
+        parts = pieces(Ranges(np.arange(len(block.boxes)), *ranges[0]), ordered, self.short)
         summed = []
         for ufunc, array in arrays:
-            boxes = _add_axes(
-                ufunc, add_pieces(ufunc, array.reshape(shape), parts, len(block.borders[0]) - 1), ranges
-            )
-            summed.append(self._slices(ufunc, boxes, block, groups))
+            first_added = add_pieces(ufunc, array.reshape(shape), parts, ordered)
+            summed.append(self._slices(ufunc, _add_axes(ufunc, first_added, ranges), block, groups))
         owners = block.members[block.which]
         done.rows += np.bincount(owners, summed[0].sum(axis=1), len(self.family)).astype(np.int64)
         yield from sheet_rows(
             self.family, self.tuples, self.cut, owners, block.slice_numbers, summed, lifted, places
         )
 
-    def _tuples_of(self, block: GridBlock) -> Ints | None:
-        """The tuples in the block's hull; None: all, or nearly."""
-        if block.tuples * 2 > len(self.tuples):
-            return None
-        if block.narrow not in self._orders:
-            codes = self.tuples.axis_codes[block.narrow]
-            order = np.argsort(codes, kind="stable")
-            self._orders[block.narrow] = order, codes[order]
-        order, in_order = self._orders[block.narrow]
-        start, stop = np.searchsorted(in_order, block.hull)
-        return order[start:stop]
+    def _by(self, axis: int) -> _InOrder:
+        """The tuples in the order of an axis."""
+        if axis not in self._by_axis:
+            codes, size = self.tuples.axis_codes[axis], self.grid.axes[axis].size
+            order = np.argsort(codes.astype(np.uint16) if size < 1 << 16 else codes, kind="stable")
+            below = np.r_[0, np.cumsum(np.bincount(codes, minlength=size))]
+            self._by_axis[axis] = replace(self.all.at(order), below=below)
+        return self._by_axis[axis]
 
-    def _inside(self, block: GridBlock, at: Ints | None, done: GridFold) -> tuple[Ints, Ints | None]:
+    def _inside(
+        self, block: GridBlock, ranges: Sequence[tuple[Ints, Ints]], done: GridFold
+    ) -> tuple[Ints, _InOrder]:
         """The fragments of tuples, over all axes, and the tuples; those in no box are left out if they are many."""
+        chosen = self._by(block.narrow).run(*block.hull)
         fragments: Ints | None = None
         stride = 1
         for place in reversed(range(len(self.grid.axes))):
-            codes = self.tuples.axis_codes[place]
             table = coarse_codes(block.borders[place], self.grid.axes[place].size) * stride
             stride *= len(block.borders[place])
-            here = table[codes if at is None else codes[at]]
+            here = table[chosen.codes[place]]
             fragments = here if fragments is None else np.add(fragments, here, out=fragments)
         assert fragments is not None
-        inside = self._wanted_fragments(block)[fragments]
-        if at is None:
-            done.wanted |= inside
-        else:
-            done.wanted[at[inside]] = True
-        if 3 * np.count_nonzero(inside) < 2 * len(inside):
-            chosen = np.flatnonzero(inside)
-            return fragments[chosen], chosen if at is None else at[chosen]
-        return fragments, at
-
-    def _wanted_fragments(self, block: GridBlock) -> Mask:
-        """Which fragments lie in a box of the block."""
-        wanted = np.zeros([len(borders) for borders in block.borders], bool)
-        ends = [box_ranges(self.grid, block, axis) for axis in range(len(self.grid.axes))]
-        for ranges in zip(
-            *(zip(*(side.tolist() for side in pair), strict=True) for pair in ends), strict=True
-        ):
-            wanted[tuple(slice(start, stop) for start, stop in ranges)] = True
-        return wanted.reshape(-1)
+        inside = _wanted_fragments(block, ranges)[fragments]
+        at = np.flatnonzero(inside)
+        done.wanted[chosen.numbers[at]] = True
+        if 3 * len(at) < 2 * len(inside):
+            return fragments[at], chosen.at(at)
+        return fragments, chosen
 
     def _slices(self, ufunc: np.ufunc, boxes: np.ndarray, block: GridBlock, groups: int) -> np.ndarray:
         """The cells of boxes (box, slice and group), added up to the slices of the members."""
@@ -184,16 +200,39 @@ class _GridCells:
         return ufunc.reduceat(flat, starts, axis=0)
 
 
-def _taken(lifted: Lifted, at: Ints, tuples: int) -> Lifted:
-    """The numbers that some tuples contribute."""
+def _wanted_fragments(block: GridBlock, ranges: Sequence[tuple[Ints, Ints]]) -> Mask:
+    """Which fragments lie in a box of the block."""
+    corners = np.zeros([len(borders) + 1 for borders in block.borders], np.int32)
+    for sides in product((0, 1), repeat=len(ranges)):
+        at = tuple(pair[side] for pair, side in zip(ranges, sides, strict=True))
+        np.add.at(corners, at, -1 if sum(sides) % 2 else 1)
+    for axis in range(len(ranges)):
+        np.cumsum(corners, axis=axis, out=corners)
+    return (corners[(slice(-1),) * len(ranges)] > 0).reshape(-1)
+
+
+def _with_all_numbers(lifted: Lifted) -> Lifted:
+    """Numbers for every tuple; where a tuple contributes none, the number is arbitrary."""
+    if lifted.numbers is None or lifted.present is None:
+        return lifted
+    numbers = np.zeros(len(lifted.present), lifted.numbers.dtype)
+    numbers[lifted.present] = lifted.numbers
+    return Lifted(lifted.form, numbers, lifted.present)
+
+
+def _of_present(lifted: Lifted) -> Lifted:
+    """Only the numbers of tuples that contribute one."""
+    if lifted.numbers is None or lifted.present is None:
+        return lifted
+    return Lifted(lifted.form, lifted.numbers[lifted.present], lifted.present)
+
+
+def _taken(lifted: Lifted, which: slice | Ints) -> Lifted:
+    """The numbers of some tuples."""
     numbers, present = lifted.numbers, lifted.present
-    if present is None:
-        return Lifted(lifted.form, None if numbers is None else numbers[at], None)
-    here = present[at]
-    if numbers is None:
-        return Lifted(lifted.form, None, here)
-    places = np.cumsum(present) - 1  # of the tuples among those that contribute
-    return Lifted(lifted.form, numbers[places[at[here]]], here)
+    return Lifted(
+        lifted.form, None if numbers is None else numbers[which], None if present is None else present[which]
+    )
 
 
 def _add_axes(ufunc: np.ufunc, boxes: np.ndarray, ranges: Sequence[tuple[Ints, Ints]]) -> np.ndarray:

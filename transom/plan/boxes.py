@@ -14,12 +14,13 @@ from itertools import product
 import numpy as np
 
 from transom.columns.arrays import Ints
-from transom.plan.axis import Axis, axis_kind, is_searchable
-from transom.sql.query import And, Not, Or, Predicate, Scalar, scalars_of
+from transom.plan.axis import Axis, axis_kind, is_searchable, one_sided
+from transom.sql.query import And, Comparison, Not, Or, Predicate, Scalar, scalars_of
 from transom.windows.intervals import IntervalSet
 
 # A set of tuples: on each axis, by the SQL of its scalar, the codes that it holds; all codes of axes left out.
 Product = Mapping[str, IntervalSet]
+_ONE_SIDED = frozenset(("<", "<=", ">", ">="))
 Box = tuple[tuple[int, int], ...]  # a range of codes for each axis
 
 
@@ -77,17 +78,37 @@ def own_boxes(conjuncts: Sequence[Predicate], scalars: Sequence[Scalar], most_bo
         if not is_searchable(part):
             return None
         parts[next(iter(scalars_of(part))).sql].append(part)
-    if any(axis_kind(scalar.type) is None for scalar in scalars):
+    kinds = [axis_kind(scalar.type) for scalar in scalars]
+    if None in kinds:
         return None
-    axes = {scalar.sql: Axis.of(scalar, parts[scalar.sql]) for scalar in scalars}
-    sets = _true(And(tuple(conjuncts)), axes, most_boxes)
+    if sum(map(len, parts.values())) == len(conjuncts):  # each conjunct reads one scalar
+        sides = [_side(scalar, parts[scalar.sql]) for scalar in scalars]
+        axes = {scalar.sql: axis for scalar, (axis, _) in zip(scalars, sides, strict=True)}
+        codes = {scalar.sql: codes for scalar, (_, codes) in zip(scalars, sides, strict=True)}
+        sets: list[Product] | None = [codes] if all(codes.values()) else []
+    else:
+        axes = {scalar.sql: Axis.of(scalar, parts[scalar.sql]) for scalar in scalars}
+        sets = _true(And(tuple(conjuncts)), axes, most_boxes)
     boxes = None if sets is None else _split(sets, axes, most_boxes)
     return None if boxes is None else OwnBoxes(tuple(axes.values()), tuple(boxes))
 
 
+def _side(scalar: Scalar, parts: Sequence[Predicate]) -> tuple[Axis, IntervalSet]:
+    """The axis of some conditions on one scalar, and the codes for which all of them are true."""
+    if len(parts) == 1 and isinstance(parts[0], Comparison) and parts[0].op in _ONE_SIDED:
+        kind = axis_kind(scalar.type)
+        assert kind is not None
+        return one_sided(parts[0], kind)
+    axis = Axis.of(scalar, parts)
+    return axis, axis.true(And(tuple(parts))) if parts else IntervalSet(((0, axis.size),))
+
+
 def _single_scalar_parts(predicate: Predicate) -> Iterable[Predicate]:
     """The largest parts of a predicate that read one scalar."""
-    if len({scalar.sql for scalar in scalars_of(predicate)}) == 1:
+    if (
+        not isinstance(predicate, And | Or | Not)
+        or len({scalar.sql for scalar in scalars_of(predicate)}) == 1
+    ):
         yield predicate
         return
     match predicate:
