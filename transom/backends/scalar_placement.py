@@ -81,6 +81,8 @@ class ScalarPlacement:
                 placed[text] = Place("only Spark can evaluate it")
             elif compiled.column is not None:
                 placed[text] = Place(is_vectorized=True)
+            elif not compiled.is_exact:
+                placed[text] = Place("Java computes other last digits than this process")
             elif needs_worker(text):
                 placed[text] = Place("it may take any time, and only Spark's jobs can be cancelled")
             elif not self.in_utc and self._depends_on_zone(columns, text):

@@ -81,7 +81,8 @@ OPERATORS: dict[type, list[str]] = {
               + ["CAST({b} AS $)".replace("$", name) for name in ("INT", "DOUBLE", "STRING", "DECIMAL(3, 1)")]
               + ["CAST({s} AS $)".replace("$", name) for name in ("INT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")]
               + ["CAST(CAST((`n`) - TIMESTAMP_NTZ '1970-01-01 00:00:00' AS DECIMAL(20, 6)) * 1000000 AS BIGINT)"],
-    exp.TryCast: ["TRY_CAST({s} AS INT)"],
+    exp.TryCast: ["TRY_CAST({num} AS INT)", "TRY_CAST({num} AS TINYINT)", "TRY_CAST({t} AS INT)",
+                  "TRY_CAST({s} AS DATE)", "TRY_CAST({d} AS BIGINT)", "TRY_CAST({b} AS INT)"],
     exp.Interval: ["{t} + INTERVAL '90' MINUTES", "{n} - INTERVAL '1.5' SECONDS"],
     exp.Neg: ["-{num}", "-1"],
     exp.Add: [each.replace("$", "+") for each in _ARITHMETIC] + ["{day} + 1", "{day} + {int}",

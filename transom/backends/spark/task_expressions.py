@@ -21,7 +21,7 @@ class CompiledExpressions:
 
 
 class TaskExpressions:
-    """Compiles expressions whose every part has a vector form and whose type is the one that Spark gives them."""
+    """Compiles expressions that have vector forms, and the values and types that Spark gives them."""
 
     def __init__(self, scalars: SparkScalars):
         self._spark, self._interpreted = scalars, InterpretedScalars()
@@ -32,7 +32,7 @@ class TaskExpressions:
         used: set[str] = set()
         types = []
         for expression in found:
-            if expression is None or not expression.is_vectorized:
+            if expression is None or not expression.is_vectorized or not expression.is_exact:
                 return None
             used.update(expression.used)
             types.append(expression.typed.type)

@@ -224,8 +224,9 @@ def of_doubles(
     vector: Callable[..., Any] | None = None,
 ) -> TypedExpression:
     """A function that reads its arguments as doubles."""
-    vector = vector or each_double(function)
-    return strict(DOUBLE, function, *(converted(arg, DOUBLE) for arg in args), vector=vector)
+    doubles = [converted(arg, DOUBLE) for arg in args]
+    is_exact = vector is not None  # the others are C's functions, whose last digit may differ from Java's
+    return strict(DOUBLE, function, *doubles, vector=vector or each_double(function), is_exact=is_exact)
 
 
 def square_root(value: float) -> float:
@@ -247,7 +248,9 @@ def exponential(value: float) -> float:
 
 
 def power(base: float, exponent: float) -> float:
-    """NaN where there is no real result, infinite where it overflows."""
+    """NaN where there is no real result, infinite where it overflows; 1 to an infinite power is NaN, as in Java."""
+    if math.isnan(exponent) or (math.isinf(exponent) and abs(base) == 1):
+        return math.nan
     try:
         return math.pow(base, exponent)
     except OverflowError:
@@ -305,13 +308,22 @@ def logarithm(base: float, value: float) -> float | None:
     if base in (2.0, 10.0):
         return math.log2(value) if base == 2.0 else math.log10(value)
     divisor = math.log(base)
-    return (
-        math.log(value) / divisor
-        if divisor
-        else math.nan
-        if value == 1
-        else math.copysign(math.inf, value - 1)
-    )
+    if divisor:
+        return math.log(value) / divisor
+    return math.nan if value == 1 or math.isnan(value) else math.copysign(math.inf, value - 1)
+
+
+def hyperbolic_cosine(value: float) -> float:
+    """Infinite where it overflows."""
+    try:
+        return math.cosh(value)
+    except OverflowError:
+        return math.inf
+
+
+def angle(y: float, x: float) -> float:
+    """`atan2(y, x)`, for which -0.0 is 0.0."""
+    return math.atan2(y + 0.0, x + 0.0)
 
 
 def real(function: Callable[..., float]) -> Callable[..., float]:

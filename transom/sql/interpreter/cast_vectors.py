@@ -46,7 +46,7 @@ def vector_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
         if is_float(source):
             return lambda values: float_to_int(values, target.bit_width).astype(dtype)
         if is_timestamp(source):
-            return lambda values: (values // SECOND).astype(dtype)
+            return lambda values: timestamp_to_int(values, dtype)
     if is_float(target):
         if is_int(source) or source == BOOL or is_float(source):
             return lambda values: values.astype(np.float64).astype(dtype, copy=False)
@@ -123,6 +123,14 @@ def float_to_int(values: np.ndarray, bits: int) -> np.ndarray:
     whole[values >= 2.0**63] = INT64.max
     whole[values <= -(2.0**63)] = INT64.min
     return whole
+
+
+def timestamp_to_int(micros: np.ndarray, dtype: Any) -> Vector:
+    """Whole seconds; null where they do not fit."""
+    seconds = micros // SECOND
+    whole = seconds.astype(dtype)
+    outside = whole != seconds
+    return Vector(whole, outside if outside.any() else None)
 
 
 def seconds_to_timestamp(values: np.ndarray) -> np.ndarray:

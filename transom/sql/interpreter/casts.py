@@ -16,6 +16,7 @@ from transom.errors import SQLError
 from transom.sql.interpreter.types import (
     DATE,
     NULL,
+    TIMESTAMP_NTZ,
     is_decimal,
     is_float,
     is_int,
@@ -24,7 +25,7 @@ from transom.sql.interpreter.types import (
     is_timestamp,
     unsupported,
 )
-from transom.sql.interpreter.values import EPOCH, MICROSECOND, fit, single, wrap
+from transom.sql.interpreter.values import EPOCH, EXACT, MICROSECOND, fit, single, wrap
 
 TRUE, FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?$")
@@ -59,6 +60,18 @@ def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     raise impossible(source, target)
 
 
+def try_cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
+    """TRY_CAST, which is CAST with ANSI mode on: null where an integer would be cut or wrap."""
+    if value is None or not is_int(target):
+        return cast(value, source, target)
+    if is_text(source):
+        return cast(value, source, target) if "." not in value else None
+    if is_float(source) and not math.isfinite(value):
+        return None
+    whole = value // SECOND if is_timestamp(source) else int(value)
+    return whole if wrap(whole, target.bit_width) == whole else None
+
+
 def family(type: pa.DataType) -> str:
     """The group of types to which a type belongs where casts are concerned."""
     tests = {"text": is_text, "integer": is_int, "float": is_float, "decimal": is_decimal, "timestamp": is_timestamp,
@@ -81,6 +94,8 @@ CASTS = {  # by the source
 
 def check_cast(source: pa.DataType, target: pa.DataType) -> None:
     """Raise an error unless values of the source type can be cast to the target type."""
+    if (target == TIMESTAMP_NTZ and is_number(source)) or (source == TIMESTAMP_NTZ and is_number(target)):
+        raise impossible(source, target)
     same = source in (target, NULL)
     if not same and family(target) not in CASTS.get(family(source), ()):
         raise impossible(source, target)
@@ -102,7 +117,8 @@ def to_int(value: Any, source: pa.DataType, bits: int) -> int | None:
             return 0
         return wrap(clamped(value, max(bits, 32)), bits)  # Java goes by way of int for byte and short
     if is_timestamp(source):
-        return wrap(value // SECOND, bits)
+        seconds: int = value // SECOND
+        return seconds if wrap(seconds, bits) == seconds else None
     if is_number(source) or pa.types.is_boolean(source):
         return wrap(int(value), bits)
     raise impossible(source, f"an integer of {bits} bits")
@@ -166,7 +182,7 @@ def to_timestamp(value: Any, source: pa.DataType) -> int | None:
     if is_int(source):
         return clamped(value * SECOND, 64)
     if is_decimal(source):
-        return wrap(int(value * SECOND), 64)
+        return wrap(int(EXACT.multiply(value, SECOND)), 64)
     raise impossible(source, "a timestamp")
 
 
@@ -215,7 +231,7 @@ def spark_text(value: Any, source: pa.DataType) -> str:
     if is_int(source):
         return str(value)
     if is_decimal(source):
-        return format(value, "f")
+        return str(value)
     if is_float(source):
         return java_text(value, source.bit_width)
     if is_timestamp(source):
@@ -241,6 +257,8 @@ def java_text(value: float, bits: int) -> str:
     shortest = repr(value)
     if bits == 32:
         shortest = next(s for d in range(1, 10) if single(float(s := f"{value:.{d}g}")) == value)
+    if len(Decimal(shortest).normalize().as_tuple().digits) == 1:  # Java shows two digits, the nearest
+        shortest = f"{value:.1e}"
     sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
     assert isinstance(exponent, int)
     power = len(digits) - 1 + exponent

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import numpy as np
+import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.condition_vectors import (
@@ -33,12 +35,20 @@ from transom.sql.interpreter.vectors import Vector, VectorTable, any_mask
 def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left operator right` for = != < <= > >= and the null-safe <=>."""
     type = types.compared(left.type, right.type)
-    left, right = converted(left, type), converted(right, type)
+    if types.is_decimal(type):  # by value: a common type may have too few digits
+        left, right = (exact_decimal(arg, type) for arg in (left, right))
+    else:
+        left, right = converted(left, type), converted(right, type)
     if operator == "<=>":
         return null_safe(left, right)
     test = ORDER_TESTS[operator]
     vector = vector_comparison(operator, type)
     return strict(BOOL, lambda a, b: test(order(a, b)), left, right, vector=vector)
+
+
+def exact_decimal(arg: TypedExpression, other: pa.DataType) -> TypedExpression:
+    """A number as a decimal that loses no digits; NULL as another decimal type."""
+    return converted(arg, types.as_decimal(arg.type) if is_number(arg.type) else other)
 
 
 def null_safe(left: TypedExpression, right: TypedExpression) -> TypedExpression:

@@ -21,11 +21,18 @@ from transom.sql.interpreter import arithmetic as numbers
 from transom.sql.interpreter import conditions, nested_values
 from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
+from transom.sql.interpreter.casts import try_cast
 from transom.sql.interpreter.function_table import FUNCTIONS
 from transom.sql.interpreter.string_literals import string_value
 from transom.sql.interpreter.subtrees import Subtree, Subtrees
-from transom.sql.interpreter.typed_expression import TypedExpression, column_expression, converted, literal
-from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, unsupported
+from transom.sql.interpreter.typed_expression import (
+    TypedExpression,
+    column_expression,
+    converted,
+    literal,
+    strict,
+)
+from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, is_int, unsupported
 from transom.sql.interpreter.values import wrap
 from transom.sql.syntax.spark_parser import parse_expression
 
@@ -124,6 +131,21 @@ def build_negation(compiler: Compiler, node: exp.Neg) -> TypedExpression:
 
 def build_cast(compiler: Compiler, node: exp.Cast) -> TypedExpression:
     """`CAST(x AS type)`, also the literals DATE '...' and 1.5D."""
+    return converted(compiler.build(node.this), cast_type(node))
+
+
+def build_try_cast(compiler: Compiler, node: exp.TryCast) -> TypedExpression:
+    """`TRY_CAST(x AS type)`."""
+    arg, target = compiler.build(node.this), cast_type(node)
+    plain = converted(arg, target)
+    source = arg.type
+    if not is_int(target) or source in (target, NULL):
+        return plain
+    return strict(target, lambda value: try_cast(value, source, target), arg, is_exact=plain.is_exact)
+
+
+def cast_type(node: exp.Cast) -> pa.DataType:
+    """The type to which a cast casts."""
     name, parameters = (
         node.to.this.name,
         [int(part.name) for part in node.to.expressions if part.name.isdigit()],
@@ -132,12 +154,10 @@ def build_cast(compiler: Compiler, node: exp.Cast) -> TypedExpression:
         precision, scale = [*parameters, *(10, 0)[len(parameters) :]][:2]
         if not 1 <= precision <= 38 or scale > precision:
             raise unsupported(f"a cast to {node.to.sql('spark')}: a decimal has 1 to 38 digits")
-        target = pa.decimal128(precision, scale)
-    elif name in BY_NAME:
-        target = BY_NAME[name]
-    else:
+        return pa.decimal128(precision, scale)
+    if name not in BY_NAME:
         raise unsupported(f"a cast to {node.to.sql('spark')}")
-    return converted(compiler.build(node.this), target)
+    return BY_NAME[name]
 
 
 # --- operators -------------------------------------------------------------------------------
@@ -302,7 +322,7 @@ BUILDERS: dict[type, Builder] = {
     exp.Null: lambda compiler, node: literal(None, NULL),
     exp.Paren: lambda compiler, node: compiler.build(node.this),
     exp.Cast: build_cast,
-    exp.TryCast: build_cast,
+    exp.TryCast: build_try_cast,
     exp.Interval: build_interval,
     exp.Neg: build_negation,
     exp.Add: arithmetic_builder("+"),

@@ -38,7 +38,6 @@ from transom.sql.interpreter.types import (
     SHORT,
     STRING,
     TIMESTAMP,
-    TIMESTAMP_NTZ,
     TINY,
     decimal,
 )  # fmt: skip
@@ -123,7 +122,7 @@ _DOUBLES: dict[str, Callable[..., float | None]] = {
     "cbrt": math.cbrt,
     "sin": numbers.real(math.sin), "cos": numbers.real(math.cos), "tan": numbers.real(math.tan),
     "asin": numbers.real(math.asin), "acos": numbers.real(math.acos), "atan": math.atan,
-    "sinh": numbers.real(math.sinh), "cosh": numbers.real(lambda x: math.cosh(abs(x))), "tanh": math.tanh,
+    "sinh": numbers.real(math.sinh), "cosh": numbers.hyperbolic_cosine, "tanh": math.tanh,
     "expm1": numbers.real(math.expm1),
 }  # fmt: skip
 _NATIVE_DOUBLES: dict[str, tuple[Callable[..., float | None], Callable[..., Any]]] = {
@@ -141,7 +140,7 @@ _TEXTS: dict[str, tuple[Callable[[str], str], Callable[..., Any] | None]] = {
 _CASTS = {
     "boolean": BOOL, "tinyint": TINY, "smallint": SHORT, "int": INT, "bigint": LONG, "float": FLOAT,
     "double": DOUBLE, "decimal": decimal(10, 0), "string": STRING, "date": DATE, "timestamp": TIMESTAMP,
-    "to_timestamp_ltz": TIMESTAMP, "to_timestamp_ntz": TIMESTAMP_NTZ, "to_date": DATE, "to_timestamp": TIMESTAMP,
+    "to_timestamp_ltz": TIMESTAMP, "to_date": DATE, "to_timestamp": TIMESTAMP,
 }  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {
@@ -152,7 +151,7 @@ FUNCTIONS: dict[str, Function] = {
         name: _one(partial(numbers.of_doubles, function, vector=vector))
         for name, (function, vector) in _NATIVE_DOUBLES.items()
     },
-    "atan2": _two(partial(numbers.of_doubles, math.atan2)),
+    "atan2": _two(partial(numbers.of_doubles, numbers.angle)),
     "ceil": _one(partial(numbers.stepped, math.ceil)),
     "ceiling": _one(partial(numbers.stepped, math.ceil)),
     "e": _some(lambda args: literal(math.e, DOUBLE), 0, 0),
@@ -234,6 +233,7 @@ FUNCTIONS: dict[str, Function] = {
     "timestamp_micros": _one(partial(times.timestamp_from, 1)),
     "timestamp_millis": _one(partial(times.timestamp_from, 1000)),
     "timestamp_seconds": _one(partial(times.timestamp_from, SECOND)),
+    "to_timestamp_ntz": _one(times.local_timestamp),
     "to_unix_timestamp": _some(times.unix_timestamp, 1, 1),
     "trunc": _two(times.trunc),
     "unix_date": _one(times.unix_date),

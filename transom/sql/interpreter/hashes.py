@@ -25,7 +25,7 @@ from transom.sql.interpreter.types import (
     is_timestamp,
     unsupported,
 )  # fmt: skip
-from transom.sql.interpreter.values import wrap
+from transom.sql.interpreter.values import EXACT, wrap
 
 SEED = 42
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -114,9 +114,9 @@ def encoder(type: pa.DataType) -> Callable[[Any], bytes]:
     if pa.types.is_binary(type):
         return bytes
     if is_decimal(type) and type.precision <= 18:
-        return lambda value: struct.pack("<q", int(value.scaleb(type.scale)))
+        return lambda value: struct.pack("<q", int(value.scaleb(type.scale, EXACT)))
     if is_decimal(type):
-        return lambda value: _big_endian(int(value.scaleb(type.scale)))
+        return lambda value: _big_endian(int(value.scaleb(type.scale, EXACT)))
     raise unsupported(f"a hash of {type}")
 
 

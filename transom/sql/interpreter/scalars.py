@@ -40,6 +40,11 @@ class Compiled:
         """Whether its time per row is small, whatever the values are: Arrow and NumPy compute all of it."""
         return self.typed.is_vectorized
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its values are Spark's to the last digit; Java's logarithms, for example, differ from C's."""
+        return self.typed.is_exact
+
 
 @dataclass(frozen=True)
 class ProjectionPlan:

@@ -239,6 +239,8 @@ def located_from(args: Sequence[TypedExpression]) -> TypedExpression:
     search, value, *start = args
 
     def function(wanted: str, whole: str, place: int = 1) -> int:
+        if not wanted:
+            return int(place > 0)
         return whole.find(wanted, place - 1) + 1 if place > 0 else 0
 
     parts = [as_text(search), as_text(value), *(converted(each, INT) for each in start)]
@@ -260,7 +262,7 @@ def translated(value: str, search: str, replacement: str) -> str:
 
 def capitalized(value: str) -> str:
     """`initcap`: the first letter of each word in upper case, the others in lower case."""
-    return " ".join(word[:1].upper() + word[1:].lower() for word in value.split(" "))
+    return " ".join(word[:1].title() + word[1:].lower() for word in value.split(" "))
 
 
 def repeated(value: str, times: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.types import is_number
 from transom.durations import DAY, HOUR, MINUTE, SECOND
 from transom.errors import SQLError
 from transom.sql.interpreter.cast_vectors import checked_dates
@@ -38,8 +39,10 @@ from transom.sql.interpreter.types import (
     INT,
     INTERVAL,
     LONG,
+    NULL,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     is_float,
     is_int,
     is_interval,
@@ -112,8 +115,8 @@ def as_timestamp(arg: TypedExpression) -> TypedExpression:
 
 def date_plus(sign: int, arg: TypedExpression, days: TypedExpression) -> TypedExpression:
     """`date_add(d, n)` (sign 1) and `date_sub(d, n)` (sign -1)."""
-    if not (is_int(days.type) or is_text(days.type)):
-        raise SQLError(f"the number of days must be an integer, not {days.type}")
+    if not (is_int(days.type) or is_text(days.type)) or days.type == LONG:
+        raise SQLError(f"the number of days must be an int, not {days.type}")
     return strict(
         DATE,
         lambda day, n: day + timedelta(days=sign * n),
@@ -245,6 +248,8 @@ def date_trunc(unit: TypedExpression, arg: TypedExpression) -> TypedExpression:
 
 def since_1970(unit: int, arg: TypedExpression) -> TypedExpression:
     """`unix_seconds`, `unix_millis` and `unix_micros`, rounded down."""
+    if not (is_timestamp(arg.type) or arg.type == NULL):
+        raise SQLError(f"a timestamp was expected, not {arg.type}")
     return strict(LONG, lambda micros: micros // unit, converted(arg, TIMESTAMP), vector=rounded_down(unit))
 
 
@@ -261,6 +266,11 @@ def timestamp_from(unit: int, arg: TypedExpression) -> TypedExpression:
 def fitting(micros: int) -> int | None:
     """A timestamp, or null if it does not fit into 64 bits."""
     return micros if wrap(micros, 64) == micros else None
+
+
+def local_timestamp(arg: TypedExpression) -> TypedExpression:
+    """`to_timestamp_ntz(x)`, of a number by way of its text."""
+    return converted(converted(arg, STRING) if is_number(arg.type) else arg, TIMESTAMP_NTZ)
 
 
 def unix_timestamp(args: Sequence[TypedExpression]) -> TypedExpression:
@@ -284,6 +294,8 @@ def unix_timestamp(args: Sequence[TypedExpression]) -> TypedExpression:
 
 def unix_date(arg: TypedExpression) -> TypedExpression:
     """`unix_date(d)`: days since 1970."""
+    if arg.type not in (DATE, NULL):
+        raise SQLError(f"a date was expected, not {arg.type}")
     return strict(INT, lambda day: (day - FIRST_DAY).days, as_date(arg), vector=lambda days: days)
 
 

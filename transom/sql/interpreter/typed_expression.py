@@ -12,7 +12,7 @@ import pyarrow as pa
 from transom.sql.interpreter.cast_vectors import vector_cast
 from transom.sql.interpreter.casts import cast, check_cast
 from transom.sql.interpreter.distinct_values import by_distinct
-from transom.sql.interpreter.types import DOUBLE, is_int
+from transom.sql.interpreter.types import DOUBLE, is_decimal, is_float, is_int, is_text
 from transom.sql.interpreter.vectors import Vector, VectorTable, constant_vector, either, has_vectors
 
 Row = Mapping[str, Any]
@@ -33,6 +33,7 @@ class TypedExpression:
     constant: Any = None
     vector: VectorForm | None = None
     is_vectorized: bool = False
+    is_exact: bool = True  # its values are Spark's to the last digit
     is_shared: bool = False  # it occurs more than once, and its values in a table are worth keeping
     casts: dict[pa.DataType, TypedExpression] = field(default_factory=dict, repr=False)  # by `converted`
 
@@ -55,6 +56,7 @@ def combined(
     args: Sequence[TypedExpression],
     vector: VectorForm,
     is_native: bool = True,
+    is_exact: bool = True,
 ) -> TypedExpression:
     """An expression of others; it has a vector form if all of them have one."""
     return TypedExpression(
@@ -63,6 +65,7 @@ def combined(
         None,
         vector if all(arg.vector is not None for arg in args) else None,
         is_native and all(arg.is_vectorized for arg in args),
+        is_exact and all(arg.is_exact for arg in args),
     )
 
 
@@ -71,6 +74,7 @@ def strict(
     function: Callable[..., Any],
     *args: TypedExpression,
     vector: Callable[..., Any] | None = None,
+    is_exact: bool = True,
 ) -> TypedExpression:
     """A function of values that is null when any argument is null.
 
@@ -88,7 +92,7 @@ def strict(
             return Vector(found, nulls, by_row)
         return Vector(found.values, either(nulls, found.nulls), either(by_row, found.by_row))
 
-    return combined(type, strict_row_form(function, args), args, of_table, vector is not None)
+    return combined(type, strict_row_form(function, args), args, of_table, vector is not None, is_exact)
 
 
 def strict_row_form(function: Callable[..., Any], args: Sequence[TypedExpression]) -> Callable[[Row], Any]:
@@ -135,4 +139,7 @@ def new_cast(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     if is_int(arg.type) and type == DOUBLE:  # the most frequent cast, without the dispatch of the others
         return strict(type, float, arg, vector=vector)
     source = arg.type
-    return strict(type, lambda value: cast(value, source, type), arg, vector=vector)
+    is_exact = not (
+        is_float(source) and (is_text(type) or is_decimal(type))
+    )  # Java before 19 prints other digits
+    return strict(type, lambda value: cast(value, source, type), arg, vector=vector, is_exact=is_exact)
