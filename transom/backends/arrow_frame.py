@@ -170,10 +170,16 @@ class ArrowFrame(Frame):
         if partition_by is None:
             _write(self.table, directory)
         else:
-            values = self.table[partition_by]
-            for value in values.unique().to_pylist():
-                chosen = self.table.filter(pc.equal(values, value)).drop_columns([partition_by])
-                _write(chosen, directory / f"{partition_by}={value}")
+            groups = group([self.table[partition_by].combine_chunks()], self.table.num_rows)
+            rows = self.table.drop_columns([partition_by]).take(
+                pa.array(np.argsort(groups.codes, kind="stable"))
+            )
+            starts = np.r_[0, np.cumsum(np.bincount(groups.codes, minlength=groups.count))].tolist()
+            values = self.table[partition_by].take(pa.array(groups.firsts)).to_pylist()
+            for value, start, stop in zip(values, starts[:-1], starts[1:], strict=True):
+                if value is None:  # as Spark names it
+                    value = "__HIVE_DEFAULT_PARTITION__"
+                _write(rows.slice(start, stop - start), directory / f"{partition_by}={value}")
         (directory / "_SUCCESS").touch()
 
 

@@ -30,6 +30,11 @@ _TIME_WORDS = re.compile(
     r"(?i)time|date|day|hour|minute|second|week|month|quarter|year|zone|interval|now|extract|trunc"
 )
 
+_TYPED_NODES = (
+    exp.Cast, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
+    exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Place:
@@ -87,10 +92,14 @@ class ScalarPlacement:
                 placed[text] = Place("it may take any time, and only Spark's jobs can be cancelled")
             elif not self.in_utc and self._depends_on_zone(columns, text):
                 placed[text] = Place("it reads or makes times, and the session's time zone is not UTC")
+            elif _says_its_type(text):
+                placed[text] = Place(is_vectorized=compiled.is_vectorized)
             else:
                 candidates[text] = compiled
         asked = {text: _LONG_NUMBER.sub(lambda number: "1" * len(number[0]), text) for text in candidates}
-        types = dict(zip(asked.values(), self.types(columns, list(asked.values())), strict=True))
+        types = dict(
+            zip(asked.values(), self.types(columns, [*asked.values()]) if asked else (), strict=True)
+        )
         for text, compiled in candidates.items():
             kind, compiled_kind = types[asked[text]], compiled.typed.type
             if isinstance(kind, SQLError) or kind != compiled_kind:
@@ -106,6 +115,18 @@ class ScalarPlacement:
         if compiled is None or _TIME_WORDS.search(rest):
             return True
         return any(map(_has_times, (compiled.typed.type, *(columns[name] for name in compiled.used))))
+
+
+def _says_its_type(text: str) -> bool:
+    """Whether an expression that can be typed has one type only: a condition, a cast, microseconds of a column.
+
+    >>> _says_its_type("(`a` > 3 OR `b`)"), _says_its_type("CAST(`a` AS INT)"), _says_its_type("`a` * 2")
+    (True, True, False)
+    """
+    return (
+        isinstance(parsed(text).unnest(), _TYPED_NODES)
+        or _MICROS.fullmatch(text.strip("()") + ")") is not None
+    )
 
 
 def _has_times(kind: pa.DataType) -> bool:

@@ -388,9 +388,9 @@ class IngestRun:
             f"WHEN `{TIME_TEXT}` IS NOT NULL AND ({self.time}) IS NULL THEN 'no time: not a timestamp' "
         )
         reason = (
-            f"CASE {unparsable}{unreadable if TIME_TEXT in hidden else ''}"
+            f"CAST(CASE {unparsable}{unreadable if TIME_TEXT in hidden else ''}"
             f"WHEN ({self.time}) IS NULL THEN 'no time: null' {self._ahead_of_clock()}{self._unusable()}"
-            "ELSE 'ahead of the stream by more than the horizon' END"
+            "ELSE 'ahead of the stream by more than the horizon' END AS STRING)"
         )
         rejected = frame.filter(f"NOT {self.is_accepted(limit)}")
         return rejected.project({"reason": reason}, [*self.batch.columns, *hidden])

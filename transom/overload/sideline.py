@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
 from transom.elements import Clock, ClockKind
@@ -35,6 +37,7 @@ from transom.storage.sealed_directory import SEAL, seal, sealed_files, write_fra
 log = logging.getLogger("transom")
 
 CHUNK = "__chunk__"
+KEEPS, FIRST_CHUNK = "__keeps__", "__first_chunk__"  # of a row's bucket
 
 
 @dataclass(frozen=True)
@@ -150,9 +153,12 @@ class Sideline:
         return tuple(chunk for chunk in stream_state.sidelined if chunk.name in intent.sidelined)
 
     def _read(self, chunks: tuple[SidelinedChunk, ...], stream: Stream) -> Frame:
+        names_by_directory: dict[str, set[str]] = {}
         for chunk in chunks:
             directory, name = posixpath.split(chunk.name)
-            sealed_files(self.store, directory, name)
+            names_by_directory.setdefault(directory, set()).add(name)
+        for directory, names in names_by_directory.items():
+            sealed_files(self.store, directory, names)
         is_few = chunk_rows(chunks) <= self.limits.pushed_rows
         frame = self.backend.read_parquet([self.store.path(chunk.name) for chunk in chunks], is_few)
         return frame.project({name: f"c{i}" for i, name in enumerate(stream.columns)})
@@ -241,7 +247,7 @@ class _BurstSplitter:
         """A row's bucket; -1 if it may not be sidelined, null if it is not accepted."""
         number = f"least(greatest((({self.run.time}) - ({start})) div {width}, 0), {BURST_BUCKETS - 1})"
         bucket = f"CASE WHEN {self._is_open()} THEN {number} ELSE -1 END"
-        return f"CASE WHEN {self.run.is_accepted(self.limit)} THEN CAST({bucket} AS INT) END"
+        return f"CAST(CASE WHEN {self.run.is_accepted(self.limit)} THEN {bucket} END AS INT)"
 
     def histogram(self, frame: Frame, start: int, width: int) -> tuple[list[int], int]:
         """How many rows of each bucket may be sidelined, and how many other rows are accepted."""
@@ -258,22 +264,29 @@ class _BurstSplitter:
         marked = frame.extend({BUCKET: self.bucket(plan.start, plan.width)})
         affected = marked.filter(_is_affected(BUCKET, plan))
         if clauses:
-            keeps = _by_bucket(plan.keeps)
-            return preferred(self.run, frame, self.limit, affected, keeps, clauses)
-        return affected.rank(RANK, BUCKET, self.run.order(affected))
+            ranked = preferred(self.run, frame, self.limit, affected, _by_bucket(plan.keeps), clauses)
+        else:
+            ranked = affected.rank(RANK, BUCKET, self.run.order(affected))
+        numbers = pa.table(
+            {
+                "__of__": pa.array(range(len(plan.keeps)), pa.int32()),
+                KEEPS: pa.array(plan.keeps, pa.int64()),
+                FIRST_CHUNK: pa.array(plan.first_chunks(), pa.int64()),
+            }
+        )
+        return ranked.lookup(BUCKET, self.run.backend.frame(numbers), "__of__")
 
     def kept(self, frame: Frame, ranked: Frame, plan: BurstPlan) -> Frame:
         """The rows that the batch processes."""
         names = list(frame.columns)
         bucket = self.bucket(plan.start, plan.width)
         others = frame.filter(f"NOT coalesce({_is_affected(bucket, plan)}, false)")
-        return others.union(ranked.filter(f"{RANK} <= {_by_bucket(plan.keeps)}").project({}, names))
+        return others.union(ranked.filter(f"{RANK} <= {KEEPS}").project({}, names))
 
     def sidelined(self, ranked: Frame, plan: BurstPlan) -> Frame:
         """The rows to sideline, each with the number of its chunk."""
-        keeps, firsts = _by_bucket(plan.keeps), _by_bucket(plan.first_chunks())
-        chunk = f"{firsts} + ({RANK} - 1 - {keeps}) div {plan.size}"
-        return ranked.filter(f"{RANK} > {keeps}").extend({CHUNK: chunk})
+        chunk = f"CAST({FIRST_CHUNK} + ({RANK} - 1 - {KEEPS}) div {plan.size} AS BIGINT)"
+        return ranked.filter(f"{RANK} > {KEEPS}").extend({CHUNK: chunk})
 
     def chunks(self, sidelined: Frame, directory: str, now: int) -> tuple[SidelinedChunk, ...]:
         """The chunks with their numbers of rows and the times that they span."""

@@ -226,7 +226,7 @@ def with_reason(rows: Frame, batch: DataBatch) -> Frame:
     closed = text_literal(_reason("closed by a punctuation, or because the stream was idle or ended", batch))
     time = micros(quoted(clock.attribute), batch.columns[clock.attribute])
     reason = closed if mark is None else f"CASE WHEN ({time}) < {mark} THEN {behind} ELSE {closed} END"
-    return rows.extend({"reason": reason})
+    return rows.extend({"reason": f"CAST({reason} AS STRING)"})
 
 
 def _reason(closed: str, batch: DataBatch) -> str:

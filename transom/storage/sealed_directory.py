@@ -8,7 +8,9 @@ truncated and changed files by it, and passes over files that tasks added later.
 from __future__ import annotations
 
 import json
+import posixpath
 import zlib
+from collections.abc import Collection
 
 from transom.backends.base import Frame
 from transom.errors import CheckpointError
@@ -45,8 +47,8 @@ def is_sealed(store: Store, directory: str) -> bool:
     return store.exists(f"{directory}/{SEAL}")
 
 
-def sealed_files(store: Store, directory: str, under: str = "") -> list[str]:
-    """The files that a directory had when it was sealed, or those of a directory in it; CheckpointError if one of
+def sealed_files(store: Store, directory: str, under: Collection[str] = ()) -> list[str]:
+    """The files that a directory had when it was sealed, or those of directories in it; CheckpointError if one of
     them is missing or changed."""
     seal_name = f"{directory}/{SEAL}"
     try:
@@ -56,7 +58,7 @@ def sealed_files(store: Store, directory: str, under: str = "") -> list[str]:
             raise
         raise damaged(seal_name, str(error)) from error
     found = store.files(directory)
-    chosen = [file for file in listed if not under or file["name"].startswith(f"{under}/")]
+    chosen = [file for file in listed if not under or posixpath.dirname(file["name"]) in under]
     for file in chosen:
         name = f"{directory}/{file['name']}"
         if file["name"] not in found:
