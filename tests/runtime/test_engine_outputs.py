@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,7 +29,12 @@ from tests.runtime.engine_helpers import (
     bids_files,
     written,
 )
+from transom.results.result_rows import ResultBatch
+from transom.runtime.outputs import Outputs, with_names
+from transom.runtime.registry import identity
 from transom.state.accounts import QueryAccount
+from transom.state.commit_record import ResultFiles
+from transom.storage.file_store import Store
 
 # --- subscribers -----------------------------------------------------------------------------
 
@@ -388,3 +394,28 @@ def test_files_of_late_and_rejected_rows_stay_few(
     again = make_engine(tmp_path / "checkpoint", clock=SettableClock())
     again.feed("bids", BIDS, time="ts")
     assert again.rejected("bids").num_rows == 60
+
+
+def test_the_results_of_a_batch_are_one_file_whatever_columns_they_have(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(tmp_path / "checkpoint")
+    feed = engine.feed("bids", BIDS, time="ts")
+    first = engine.register(PER_SITE, "first")
+    second = engine.register("SELECT count(*) AS n FROM bids [RANGE 5 minutes SLIDE 5 minutes]", "second")
+    feed.push(bids((1, 1.0, "12:00"), (2, 1.0, "12:10")))
+    engine.step()
+    assert [file.name for file in (tmp_path / "checkpoint" / "results" / "0000000001").iterdir()] == [
+        "0000.arrow"
+    ]
+    assert first.results().num_rows and second.results()["n"].to_pylist()[0] == 1
+
+
+def test_results_of_earlier_versions_with_a_file_for_each_schema_are_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    outputs = Outputs(store)
+    table = pa.table({"n": [1, 2, 3]})
+    batch = ResultBatch(["a", "b"], np.array([0, 1, 3]), table)
+    store.write_table("results/0000000001/0000.arrow", with_names(batch, lambda name: identity(name, 1)))
+    outputs.result_batches = [ResultFiles(1, 0, 1)]
+    assert outputs.results("b", table.schema, 1)["n"].to_pylist() == [2, 3]

@@ -55,10 +55,13 @@ def lower_by_shape(
         queries = [asking[present[i]] for i in members]
         # A sheet has the states of all queries: only those that these queries read are copied.
         read = [name for names in places[present[members[0]]] for name in names]
-        rows = closed.select(list(dict.fromkeys(("wid", *layout.key_names, ROWS, *read))))
-        table = lower_windows(
-            layout, rows.take(pa.array(chosen)), queries, members_of_rows, places[present[members[0]]]
-        )
+        at = pa.array(chosen)
+        rows = {
+            name: one_array(closed[name]).take(at)
+            for name in dict.fromkeys(("wid", *layout.key_names, ROWS, *read))
+        }
+        times = window_times(queries, members_of_rows, rows["wid"].to_numpy())
+        table = _lowered(layout, rows, queries[0], times, places[present[members[0]]])
         names = [query.name for query in queries]
         came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
@@ -69,24 +72,42 @@ def lower_by_shape(
             [name in partial for name in names],
             [came[id(query.clock)] for query in queries],
             late(names),
+            times,
         )
+
+
+def window_times(queries: Sequence[CompiledQuery], which: Ints, wids: Ints) -> tuple[Ints, Ints]:
+    """Where windows start and end: window `wids[i]` is one of query `which[i]`."""
+    specs = specs_of(queries)[which]
+    ends = windows.window_end(specs, wids)
+    return windows.start_of(specs, ends), ends
 
 
 def lower_windows(
     layout: Layout, closed: pa.Table, queries: Sequence[CompiledQuery], which: Ints, places: Places
 ) -> pa.Table:
     """The columns that a SELECT list reads: `k0`.., `a0`.., `window_start`, `window_end`; and `rows`."""
-    bound, closed = queries[0].query, closed.combine_chunks()
-    specs = specs_of(queries)[which]
-    ends = windows.window_end(specs, closed["wid"].to_numpy())
-    columns = {name: closed[name] for name in layout.key_names}
-    calls = zip(bound.calls, queries[0].functions, queries[0].reads, strict=True)
-    for i, (call, function, slots) in enumerate(calls):
-        states = [[one_array(closed[name]) for name in places[slot]] for slot in slots]
+    rows = {name: one_array(closed[name]) for name in closed.column_names}
+    times = window_times(queries, which, rows["wid"].to_numpy())
+    return _lowered(layout, rows, queries[0], times, places)
+
+
+def _lowered(
+    layout: Layout,
+    rows: Mapping[str, pa.Array],
+    query: CompiledQuery,
+    times: tuple[Ints, Ints],
+    places: Places,
+) -> pa.Table:
+    bound, columns = query.query, {name: rows[name] for name in layout.key_names}
+    for i, (call, function, slots) in enumerate(zip(bound.calls, query.functions, query.reads, strict=True)):
+        states = [[rows[name] for name in places[slot]] for slot in slots]
         columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
-    columns["window_start"] = pa.array(windows.start_of(specs, ends)).cast(bound.clock_type)
-    columns["window_end"] = pa.array(ends).cast(bound.clock_type)
-    columns[ROWS] = closed[ROWS]
+    for name, numbers in zip(("window_start", "window_end"), times, strict=True):
+        on_clock = pa.array(numbers)
+        is_instant = pa.types.is_timestamp(bound.clock_type) and bound.clock_type.unit == "us"
+        columns[name] = on_clock.view(bound.clock_type) if is_instant else on_clock.cast(bound.clock_type)
+    columns[ROWS] = rows[ROWS]
     return pa.table(columns)
 
 

@@ -53,6 +53,9 @@ class LoweredWindows:
     partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
     arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
     late: Sequence[int] = ()  # the rows that each query missed so far
+    times: tuple[NDArray[np.int64], NDArray[np.int64]] | None = (
+        None  # where windows start and end, if computed
+    )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -61,44 +64,89 @@ class LoweredWindows:
 
     def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the windows start and end, on their clocks."""
+        if self.times is not None:
+            return self.times
         specs = WindowSpecs.of([query.spec for query in self.queries])[self.which]
         ends = self.table["window_end"].cast(pa.int64()).to_numpy()
         return windows.start_of(specs, ends), ends
 
-    def seen(self) -> NDArray[np.bool_]:
-        """Which windows were seen from their start."""
-        return self._clear_of(self.unseen)
 
-    def whole(self) -> NDArray[np.bool_]:
-        """Which windows lost no rows to an overload."""
-        return self._clear_of([own.shed for own in self.arrivals])
+@dataclass(frozen=True)
+class SystemColumns:
+    """What all results have besides their items, for windows of several shapes, shape by shape.
 
-    def _clear_of(self, sets: Sequence[IntervalSet]) -> NDArray[np.bool_]:
-        """Which windows do not meet a set of times; there is one set for each query."""
-        is_clear = np.ones(self.table.num_rows, bool)
-        kinds: dict[int, list[int]] = {}
-        for i, times in enumerate(sets):
-            if times:
-                kinds.setdefault(id(times), []).append(i)
-        if not kinds:
-            return is_clear
-        starts, ends = self.extents()
-        for members in kinds.values():
-            mine = np.isin(self.which, members)
-            is_clear[mine] = ~sets[members[0]].meets(starts[mine], ends[mine])
-        return is_clear
+    `is_wanted` are the windows that were seen from their start, or whose query wants them all the same.
+    """
 
-    def latency(self, made: int) -> pa.Array:
-        """The seconds between the arrival of each window's first tuple and now (thesis, section 4.1)."""
-        arrived = np.full(self.table.num_rows, UNKNOWN)
-        starts, ends = self.extents()
-        kinds: dict[int, list[int]] = {}
-        for i, own in enumerate(self.arrivals):
+    columns: Sequence[pa.Array]  # kind, complete, late, batch, made, latency
+    is_wanted: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, closed: Sequence[LoweredWindows], moment: Moment) -> SystemColumns:
+        """The system columns of all windows in one step: most queries have the same clock and missed nothing."""
+        firsts = np.cumsum([0, *(len(lowered.queries) for lowered in closed)])
+        which = _concatenated([lowered.which + first for lowered, first in zip(closed, firsts, strict=False)])
+        extents = [lowered.extents() for lowered in closed]
+        starts, ends = (_concatenated([extent[side] for extent in extents]) for side in (0, 1))
+        rows = len(which)
+        unknown = Arrivals()
+        arrivals = [
+            own for lowered in closed for own in (lowered.arrivals or [unknown] * len(lowered.queries))
+        ]
+        is_seen = _clear_of([times for lowered in closed for times in lowered.unseen], which, starts, ends)
+        is_whole = _clear_of([own.shed for own in arrivals], which, starts, ends)
+        arrived = np.full(rows, UNKNOWN)
+        for own, mine in _alike(arrivals, which):
+            arrived[mine] = own.first(starts[mine], ends[mine])
+        late = [rows for lowered in closed for rows in (lowered.late or [0] * len(lowered.queries))]
+        is_partial = np.array([wanted for lowered in closed for wanted in lowered.partial], bool)
+        columns = [
+            pa.repeat(pa.scalar(moment.kind.value), rows),
+            pa.array(is_seen & is_whole),
+            pa.array(np.array(late, np.int64)[which] if any(late) else np.zeros(rows, np.int64)),
+            pa.array(np.full(rows, moment.batch_id, np.int64)),
+            pa.array(np.full(rows, moment.made, np.int64)).view(_INSTANT),
+            pa.array((moment.made - arrived) / 1e6, mask=arrived == UNKNOWN),
+        ]
+        return cls(columns, is_seen | is_partial[which])
+
+    def part(self, start: int, rows: int) -> SystemColumns:
+        """The columns of some windows."""
+        return SystemColumns(
+            [column.slice(start, rows) for column in self.columns], self.is_wanted[start : start + rows]
+        )
+
+
+def _concatenated(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _alike(owners: Sequence[Any], which: NDArray[np.int64]) -> Iterator[tuple[Any, Any]]:
+    """What queries have, each object once, with the rows of these queries; empty ones are left out."""
+    kinds: dict[int, list[int]] = {}
+    for i, own in enumerate(owners):
+        if own:
             kinds.setdefault(id(own), []).append(i)
-        for members in kinds.values():
-            mine = slice(None) if len(members) == len(self.queries) else np.isin(self.which, members)
-            arrived[mine] = self.arrivals[members[0]].first(starts[mine], ends[mine])
-        return pa.array((made - arrived) / 1e6, mask=arrived == UNKNOWN)
+    for members in kinds.values():
+        mine: Any = slice(None)
+        if len(members) < len(owners):
+            has_it = np.zeros(len(owners), bool)
+            has_it[members] = True
+            mine = has_it[which]
+        yield owners[members[0]], mine
+
+
+def _clear_of(
+    sets: Sequence[IntervalSet],
+    which: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Which windows do not meet a set of times; there is one set for each query."""
+    is_clear = np.ones(len(which), bool)
+    for times, mine in _alike(sets, which):
+        is_clear[mine] = ~times.meets(starts[mine], ends[mine])
+    return is_clear
 
 
 @dataclass(frozen=True)
@@ -165,6 +213,13 @@ def computed_texts(bound: Query) -> tuple[str, ...]:
 
 def result_schema(query: Query) -> pa.Schema:
     """The columns of a query's results; a system column is renamed where a user's column has its name."""
+    schema = query.__dict__.get("_result_schema")  # every batch asks for it
+    if schema is None:
+        schema = query.__dict__["_result_schema"] = _result_schema(query)
+    return schema
+
+
+def _result_schema(query: Query) -> pa.Schema:
     fields = [("window_start", query.clock_type), ("window_end", query.clock_type)]
     taken = {item.name for item in query.items}
     fields = [(free_name(name, taken), kind) for name, kind in fields]
@@ -193,9 +248,13 @@ def finish(
     Expressions over aggregates are evaluated once for all queries that write them alike, and while
     results have at most `few_cells` cells, together with those of all others.
     """
-    batches = []
-    for one, columns in zip(closed, _computed(closed, scalars, few_cells), strict=True):
-        batch = result_batch(one, columns, moment)
+    if not closed:
+        return Results()
+    batches, start, system = [], 0, SystemColumns.of(closed, moment)
+    for lowered, columns in zip(closed, _computed(closed, scalars, few_cells), strict=True):
+        rows = lowered.table.num_rows
+        batch = _result_batch(lowered, columns, system.part(start, rows))
+        start += rows
         if batch.table.num_rows:
             batches.append(batch)
     return Results(batches)
@@ -283,33 +342,29 @@ def result_batch(
     lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment
 ) -> ResultBatch:
     """The results of queries of one shape, given the evaluated columns."""
+    return _result_batch(lowered, computed, SystemColumns.of([lowered], moment))
+
+
+def _result_batch(
+    lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray], system: SystemColumns
+) -> ResultBatch:
     bound, table = lowered.queries[0].query, lowered.table
-    seen = lowered.seen()
     columns = [table["window_start"], table["window_end"]]
     for item in bound.items:
         reference = _REFERENCE.fullmatch(item.sql)
         column = table[reference.group(1)] if reference else computed[item.sql]
-        columns.append(readable_column(column.cast(item.type)))
+        columns.append(readable_column(column if column.type == item.type else column.cast(item.type)))
     rows = table.num_rows
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
-    columns += [
-        pa.repeat(pa.scalar(moment.kind.value), rows),
-        pa.array(seen & lowered.whole()),
-        table["rows"],
-        pa.array(
-            np.array(lowered.late, np.int64)[lowered.which] if any(lowered.late) else np.zeros(rows, np.int64)
-        ),
-        pa.array(np.full(rows, moment.batch_id, np.int64)),
-        pa.array(np.full(rows, moment.made, np.int64)).cast(_INSTANT),
-        lowered.latency(moment.made),
-    ]
+    kind, complete, late, batch, made, latency = system.columns
+    columns += [kind, complete, table["rows"], late, batch, made, latency]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
-    keep = seen | np.array(lowered.partial)[lowered.which]
+    keep, which = system.is_wanted, lowered.which
     if bound.kept is not None:
         keep = keep & _kept(lowered, computed)
-    which = lowered.which
     if not keep.all():
         result, which = result.filter(pa.array(keep)), which[keep]
-    present, counts = np.unique(which, return_counts=True)
-    names = [lowered.queries[i].name for i in present]
-    return ResultBatch(names, np.r_[0, np.cumsum(counts)], result)
+    counts = np.bincount(which, minlength=len(lowered.queries))
+    present = np.flatnonzero(counts)
+    names = [lowered.queries[i].name for i in present.tolist()]
+    return ResultBatch(names, np.concatenate([[0], np.cumsum(counts[present])]), result)

@@ -6,7 +6,7 @@ import threading
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.registry import identity
 from transom.runtime.row_outputs import RowOutputs
 from transom.state.commit_record import CommitRecord, ResultFiles
-from transom.storage.file_store import Store
+from transom.storage.file_store import Store, packed_stream
 from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
 QUERY_COLUMN = "transom_query"  # the column that says which query a result is of
+TABLES = "transom_tables"  # the column of a batch's file: a table for each schema
 
 
 class Outputs:
@@ -44,20 +45,22 @@ class Outputs:
     # --- writing ---
 
     def write_results(self, directory: str, results: Results, identity: Callable[[str], str]) -> int | None:
-        """Write one file for each schema that occurs, however many queries have it; the number of files.
+        """Write one file, with a table for each schema that occurs; the number of files, 0 or 1.
 
         Results that tasks stored are there already. The directory is sealed then, and the number None.
         """
-        alike: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+        alike: dict[pa.Schema, list[ResultBatch]] = defaultdict(list)
         for batch in results.batches:
-            alike[batch.table.schema].append(with_names(batch, identity))
-        for i, tables in enumerate(alike.values()):
-            # In few record batches: readers of one query go through all of them.
-            self.store.write_table(_file(directory, i), pa.concat_tables(tables).combine_chunks())
+            alike[batch.table.schema].append(batch)
+        if alike:
+            packed = [packed_stream(_together(batches, identity)) for batches in alike.values()]
+            self.store.write_table(
+                _file(directory, 0), pa.table({TABLES: pa.array(packed, pa.large_binary())})
+            )
         if results.stored:
             seal(self.store, directory)
             return None
-        return len(alike)
+        return int(bool(alike))
 
     # --- reading ---
 
@@ -157,20 +160,38 @@ def results_of(batch_id: int) -> str:
 
 def with_names(batch: ResultBatch, identity: Callable[[str], str]) -> pa.Table:
     """Results with the column that says which query they are of."""
-    names = pa.array([identity(name) for name in batch.names], pa.string())
-    which = np.repeat(np.arange(len(names), dtype=np.int32), np.diff(batch.bounds))
-    whose = pa.DictionaryArray.from_arrays(pa.array(which), names).cast(pa.string())
-    return batch.table.append_column(QUERY_COLUMN, whose)
+    return _together([batch], identity)
+
+
+def _together(batches: Sequence[ResultBatch], identity: Callable[[str], str]) -> pa.Table:
+    """Results of one schema in few record batches: readers of one query go through all of them."""
+    table = batches[0].table
+    if len(batches) > 1:
+        table = pa.concat_tables([batch.table for batch in batches]).combine_chunks()
+    names = pa.array([identity(name) for batch in batches for name in batch.names], pa.string())
+    rows = np.concatenate([np.diff(batch.bounds) for batch in batches])
+    return table.append_column(QUERY_COLUMN, names.take(pa.array(np.repeat(np.arange(len(names)), rows))))
 
 
 def rows_of_query(store: Store, file: str, identity: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The results of one query in a file, a batch at a time; none if the file is of another schema."""
     with store.batches(file) as reader:
-        file_schema = reader.schema.remove_metadata()
-        if file_schema.remove(file_schema.get_field_index(QUERY_COLUMN)) != schema:
+        if reader.schema.names != [TABLES]:  # a task wrote it, or an engine before results had one file
+            parts = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from _rows_of_query(reader.schema, parts, identity, schema)
             return
-        for i in range(reader.num_record_batches):
-            batch = reader.get_batch(i)
-            mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity))
-            if mine.num_rows:
-                yield mine.drop_columns([QUERY_COLUMN])
+        for packed in reader.read_all()[TABLES]:
+            with pa.ipc.open_stream(packed.as_buffer()) as table:
+                yield from _rows_of_query(table.schema, table, identity, schema)
+
+
+def _rows_of_query(
+    file_schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    file_schema = file_schema.remove_metadata()
+    if file_schema.remove(file_schema.get_field_index(QUERY_COLUMN)) != schema:
+        return
+    for batch in batches:
+        mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity))
+        if mine.num_rows:
+            yield mine.drop_columns([QUERY_COLUMN])

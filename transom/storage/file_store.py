@@ -260,3 +260,11 @@ def packed_table(table: pa.Table, compression: str) -> pa.Buffer:
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def packed_stream(table: pa.Table) -> bytes:
+    """A table as an IPC stream that is not compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
