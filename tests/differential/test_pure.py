@@ -25,6 +25,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 } | {
     "naive": {"naive": True},
     "adapting": {"strategy": Strategy(adapts=True)},
+    "moving in nearly every batch": {"strategy": Strategy(adapts=True, limits=Limits(clearly_better=3.0))},
     "without roll-ups": {"strategy": Strategy(rolls=False)},
     "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
     "with the executors when there are many groups": {"strategy": Strategy(), "executor_rows": 3},

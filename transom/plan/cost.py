@@ -3,14 +3,16 @@
 Sharing adds each tuple once instead of once per window, but then each window combines the slices of all windows.
 Per unit of time, with n windows (range r, slide s), tuples at rate `l` and edges at rate `g`:
 
-    unshared    n * l  +  sum of 2 r / s^2
-    shared          l  +  g * sum of r / s
+    unshared    n * l  +  sum of h(2 / s) r / s
+    shared          l  +  h(g) * sum of r / s
 
-Paper: On-the-Fly Sharing, section 3.2.2, table 3 and inequality (1).
+`h(g)`, at most `g` and at most `l`, is the rate of slices that hold tuples: empty slices are not stored.
+Paper: On-the-Fly Sharing, section 3.2.2, table 3 and inequality (1), which counts empty slices too: `h(g) = g`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,7 +40,7 @@ def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
     Cost(partial=200, final=2.0)
     """
     each = list(windows)
-    return Cost(len(each) * rate, sum(2 * windows_per_row(spec) / spec.slide for spec in each))
+    return Cost(len(each) * rate, sum(filled(2 / spec.slide, rate) * windows_per_row(spec) for spec in each))
 
 
 def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> Cost:
@@ -49,7 +51,16 @@ def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> C
     """
     each = list(windows)
     edges = sum(1 / step for _, step in dict.fromkeys(cut for spec in each for cut in cuts(spec, paned)))
-    return Cost(rate, edges * sum(map(windows_per_row, each)))
+    return Cost(rate, filled(edges, rate) * sum(map(windows_per_row, each)))
+
+
+def filled(slices: float, rate: float) -> float:
+    """The rate of slices that hold tuples, where slices are equally long and tuples arrive at random.
+
+    >>> [round(filled(2.0, rate), 3) for rate in (0.001, 2.0, 100.0)]
+    [0.001, 1.264, 2.0]
+    """
+    return -slices * math.expm1(-rate / slices)
 
 
 def is_better(new: Cost, old: Cost, clearly: float) -> bool:

@@ -82,10 +82,10 @@ def _reconsidered(
 ) -> State:
     """Share the slices of one selection's queries, or stop sharing them, if that is clearly better."""
     homes = {state.queries[query.name].homes[0] for query in members}
-    rate = _rate(state, homes)
+    windows = dict.fromkeys(query.query.window for query in members)
+    rate = _rate(state, homes, max(window.range for window in windows))
     if rate is None:
         return state
-    windows = dict.fromkeys(query.query.window for query in members)
     together, apart = shared(windows, rate, strategy.paned), unshared(windows, rate)
     clearly, name, before = strategy.limits.clearly_better, members[0].selection, state
     if len(homes) == 1 and is_better(apart, together, clearly):
@@ -102,8 +102,11 @@ def _reconsidered(
     return state
 
 
-def _rate(state: State, homes: set[int]) -> float | None:
-    """Tuples per unit of time in the retained slices; with unshared slices, the rate of the busiest selection."""
+def _rate(state: State, homes: set[int], longest: int) -> float | None:
+    """Tuples per unit of time in the retained slices; with unshared slices, the rate of the busiest selection.
+
+    Slices of at least the `longest` range are retained. Fewer are there if the time before and after them is empty.
+    """
     rates = []
     for home in homes:
         sheet = state.sheets.get(state.selections[home].sheet)
@@ -111,7 +114,7 @@ def _rate(state: State, homes: set[int]) -> float | None:
         if sheet is None or not len(starts):
             continue
         rows = rows_of(sheet, home)[ROWS].to_numpy().sum()
-        rates.append(float(rows) / max(1, int(stops.max()) - int(starts.min())))
+        rates.append(float(rows) / max(longest, int(stops.max()) - int(starts.min())))
     return max(rates, default=None)
 
 
