@@ -11,7 +11,16 @@ import pyarrow.compute as pc
 
 from transom.sql.interpreter.decimal_vectors import decimal_comparison
 from transom.sql.interpreter.types import is_decimal, is_float, is_text
-from transom.sql.interpreter.vectors import Mask, Vector, VectorTable, array_of, dtype_of, either, vector_of
+from transom.sql.interpreter.vectors import (
+    Mask,
+    Vector,
+    VectorTable,
+    array_of,
+    constant_vector,
+    dtype_of,
+    either,
+    vector_of,
+)
 
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "=": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
@@ -70,6 +79,31 @@ def null_safe_equality(equal: Vector, left: Vector, right: Vector) -> Vector:
         return equal
     both = _mask(left.nulls) & _mask(right.nulls)
     return Vector((equal.values & ~equal.nulls) | both, None, equal.by_row)
+
+
+def membership(
+    type: pa.DataType, constants: Sequence[Any], has_null: bool
+) -> Callable[[Vector], Vector] | None:
+    """`x IN (constants)`: null for what is not found if there is a null among them."""
+    wanted = [constant_vector(value, type).values for value in constants]
+    find: Callable[[Any], np.ndarray]
+    if is_text(type):
+        texts = pa.array(constants, pa.string())
+        find = lambda values: vector_of(pc.is_in(values, texts)).values  # noqa: E731
+    elif dtype_of(type) is None:
+        return None
+    else:
+        numbers = np.concatenate(wanted) if wanted else np.zeros(0, dtype_of(type))
+        has_nan = is_float(type) and bool(np.isnan(numbers).any())
+        find = lambda values: (  # noqa: E731
+            np.isin(values, numbers) | np.isnan(values) if has_nan else np.isin(values, numbers)
+        )
+
+    def compute(vector: Vector) -> Vector:
+        found = find(vector.values)
+        return Vector(found, either(vector.nulls, ~found) if has_null else vector.nulls, vector.by_row)
+
+    return compute
 
 
 def conjunction(parts: Sequence[Vector]) -> Vector:

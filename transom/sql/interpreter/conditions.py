@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import numpy as np
-import pyarrow as pa
 
-from transom.columns.types import is_number
 from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.condition_vectors import (
@@ -16,6 +14,7 @@ from transom.sql.interpreter.condition_vectors import (
     disjunction,
     extreme_vector,
     is_true,
+    membership,
     null_safe_equality,
     vector_comparison,
 )
@@ -35,20 +34,12 @@ from transom.sql.interpreter.vectors import Vector, VectorTable, any_mask
 def comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """`left operator right` for = != < <= > >= and the null-safe <=>."""
     type = types.compared(left.type, right.type)
-    if types.is_decimal(type):  # by value: a common type may have too few digits
-        left, right = (exact_decimal(arg, type) for arg in (left, right))
-    else:
-        left, right = converted(left, type), converted(right, type)
+    left, right = converted(left, type), converted(right, type)
     if operator == "<=>":
         return null_safe(left, right)
     test = ORDER_TESTS[operator]
     vector = vector_comparison(operator, type)
     return strict(BOOL, lambda a, b: test(order(a, b)), left, right, vector=vector)
-
-
-def exact_decimal(arg: TypedExpression, other: pa.DataType) -> TypedExpression:
-    """A number as a decimal that loses no digits; NULL as another decimal type."""
-    return converted(arg, types.as_decimal(arg.type) if is_number(arg.type) else other)
 
 
 def null_safe(left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -111,6 +102,12 @@ def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpr
                 return True
         return None if has_null else False
 
+    constants = [candidate.constant for candidate in candidates if candidate.constant is not None]
+    has_null = any(value.type == NULL for value in values)
+    if len(constants) + sum(value.type == NULL for value in values) == len(values):
+        vector = membership(shared, constants, has_null)
+        if vector is not None:
+            return combined(BOOL, of, [arg], lambda table: vector(table.value(arg)))
     equalities = [comparison("=", arg, candidate) for candidate in candidates]
     return combined(
         BOOL, of, equalities, lambda table: disjunction([table.value(each) for each in equalities])

@@ -123,7 +123,10 @@ def wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return max(left, right, key=lambda type: type.bit_width)
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.scale, right.scale)
-    return bounded(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return bounded(
+        whole + scale, max(min(scale, MOST_DIGITS - whole), 0)
+    )  # digits before the point come first
 
 
 def wider_or_text(left: pa.DataType, right: pa.DataType) -> pa.DataType:
