@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from transom.backends.arrow_joins import KeyIndexes, left_join
 from transom.backends.arrow_types import plain_table
-from transom.backends.base import Frame, TableJoin, Task
+from transom.backends.base import Frame, PositionedFrame, TableJoin, Task
 from transom.backends.expressions import quoted
 from transom.columns.arrays import Ints
 from transom.columns.groups import group, normalized
@@ -67,6 +67,11 @@ class ArrowFrame(Frame):
     @contextmanager
     def with_row_ids(self, name: str) -> Iterator[ArrowFrame]:
         yield self._with(self.table.append_column(name, pa.array(np.arange(self.table.num_rows))))
+
+    def with_positions(self, name: str) -> PositionedFrame:
+        positions = pa.array(np.arange(self.table.num_rows))
+        frame = self._with(self.table.append_column(name, positions))
+        return PositionedFrame(frame, lambda chosen: self.table.take(pa.array(chosen)))
 
     def number(self, name: str, order: Sequence[str], where: str, first: int) -> Frame:
         chosen = np.flatnonzero(pc.fill_null(self._values(where), False).to_numpy())

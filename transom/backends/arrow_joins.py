@@ -41,6 +41,7 @@ class KeyIndex:
         usable, hashes = _hashed(keys, rows)
         order = np.argsort(hashes, kind="stable")
         self._hashes, self._rows = hashes[order], usable[order]
+        self.is_unique = not np.any(self._hashes[1:] == self._hashes[:-1])
 
     def candidates(self, keys: Sequence[pa.Array], rows: int) -> RowPairs:
         """The pairs of rows whose keys have the same hash."""
@@ -103,6 +104,10 @@ def _matches(table: pa.Table, right: KeyIndexes, side: pa.Table, join: Join, sca
         return _meeting(table, side, _all_pairs(table.num_rows, side.num_rows), join, scalars)
     right_keys, index = right.of(equated)
     left_keys = _key_columns(table, [(key.left, key.type) for key in equated], scalars)
+    if is_all and index.is_unique and len(equated) == 1 and _is_compared_by_bytes(equated[0].type):
+        found = pc.index_in(left_keys[0], value_set=right_keys[0], skip_nulls=True)
+        lefts = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+        return lefts, found.drop_null().to_numpy().astype(np.int64)
     lefts, rights = index.candidates(left_keys, table.num_rows)
     is_equal = np.ones(len(lefts), bool)
     for left_key, right_key in zip(left_keys, right_keys, strict=True):
@@ -166,6 +171,11 @@ def _hashed(keys: Sequence[pa.Array], rows: int) -> tuple[Ints, Hashes]:
     # Decimals of one type are equal if their texts are; their hashes would be made one by one.
     plain = [key.cast(pa.string()) if pa.types.is_decimal(key.type) else key for key in keys]
     return usable, row_hashes(plain, rows)[usable]
+
+
+def _is_compared_by_bytes(kind: pa.DataType) -> bool:
+    """Whether values are equal if and only if their bytes are."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
 def _are_equal(left: pa.Array, right: pa.Array) -> np.ndarray:

@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.backends.file_problems import FileProblem
 from transom.columns.types import Columns
@@ -59,6 +61,10 @@ class Frame(ABC):
     @abstractmethod
     def with_row_ids(self, name: str) -> AbstractContextManager[Frame]:
         """The rows with a column that identifies each of them as long as the context is open."""
+
+    def with_positions(self, name: str) -> PositionedFrame | None:
+        """The rows with their positions in a column; None if rows can't be read by their positions."""
+        return None
 
     @abstractmethod
     def number(self, name: str, order: Sequence[str], where: str, first: int) -> Frame:
@@ -112,6 +118,17 @@ class Frame(ABC):
     @abstractmethod
     def write_parquet(self, path: str, partition_by: str | None = None) -> None:
         """Write the rows as Parquet files to a directory, over what is there."""
+
+
+@dataclass(frozen=True)
+class PositionedFrame:
+    """Rows with their positions in a column, and a function that reads the rows at some positions, in that order.
+
+    The positions are null, and the function returns None, if it turns out that rows can't be read so.
+    """
+
+    frame: Frame
+    rows_at: Callable[[NDArray[np.int64]], pa.Table | None]
 
 
 @dataclass(frozen=True)

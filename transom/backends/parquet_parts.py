@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
+from numpy.typing import NDArray
 
 from transom.backends.arrow_types import plain
 from transom.columns.readable_values import valid_text
@@ -100,13 +101,17 @@ def reads_as_spark(column: FileColumn | None, kind: pa.DataType, has_old_times: 
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """Some rows of a file: those from `start` to `stop` among the rows of some of its row groups."""
+    """Some rows of a file: those from `start` to `stop` among the rows of some of its row groups.
+
+    `first` is the position of the first of them among the rows of all files.
+    """
 
     path: str
     layout: ParquetLayout
     groups: tuple[int, ...]
     start: int
     stop: int
+    first: int = 0
 
 
 def split_parts(
@@ -152,7 +157,7 @@ def _parts_between(
         if chosen:
             start = max(first - begin - skipped, 0)
             stop = min(last, at) - begin - skipped
-            yield ParquetPart(path, layout, tuple(chosen), start, stop)
+            yield ParquetPart(path, layout, tuple(chosen), start, stop, begin + skipped + start)
         begin = at
 
 
@@ -162,6 +167,32 @@ def read_part(part: ParquetPart, columns: Mapping[str, pa.DataType]) -> Iterator
         yield from _read(part, columns)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise PartUnreadable(f"{part.path}: {type(error).__name__}: {error}") from error
+
+
+def read_rows(
+    files: Sequence[tuple[str, ParquetLayout]],
+    positions: NDArray[np.int64],
+    columns: Mapping[str, pa.DataType],
+) -> pa.Table:
+    """The rows at some positions among the rows of all files, in the order of the positions."""
+    ordered = np.sort(positions)
+    tables = [pa.schema(list(columns.items())).empty_table()]
+    begin = 0
+    for path, layout in files:
+        ends = begin + np.cumsum([0, *layout.group_rows])
+        chosen = (
+            np.unique(np.searchsorted(ends, ordered[(ordered >= begin) & (ordered < ends[-1])], "right")) - 1
+        )
+        for group in chosen.tolist():
+            at = int(ends[group])
+            for table in read_part(ParquetPart(path, layout, (group,), 0, layout.group_rows[group]), columns):
+                low, high = np.searchsorted(ordered, [at, at + table.num_rows])
+                tables.append(table.take(pa.array(ordered[low:high] - at)))
+                at += table.num_rows
+        begin = int(ends[-1])
+    places = np.empty(len(positions), np.int64)
+    places[np.argsort(positions, kind="stable")] = np.arange(len(positions))
+    return pa.concat_tables(tables).take(pa.array(places))
 
 
 def _read(part: ParquetPart, columns: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, TableJoin
+from transom.backends.base import Backend, Frame, PositionedFrame, TableJoin
 from transom.backends.expressions import at_clock, micros, quoted, text_literal
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.durations import format_duration
@@ -45,7 +45,7 @@ from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
 from transom.windows.stream_rules import StreamRules
 
-ROW_NUMBER, ROW_ID = "__row_number__", "__row_id__"
+ROW_NUMBER, ROW_ID, POSITION = "__row_number__", "__row_id__", "__position__"
 OUTCOME = pa.schema([("outcome", pa.binary())])
 
 
@@ -118,6 +118,7 @@ class IngestRun:
         if CORRUPT in batch.frame.columns:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
         self._held = ExitStack()
+        self._positioned: PositionedFrame | None = None  # the rows, if single ones can be read
         self._unique_joins: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
 
     def __enter__(self) -> IngestRun:
@@ -132,6 +133,9 @@ class IngestRun:
         has_branches = any(branches_by_joins)
         if has_branches:  # the branches must agree on which row is which, so the rows are read once
             frame = self._held.enter_context(frame.with_row_ids(ROW_ID))
+        else:
+            self._positioned = frame.with_positions(POSITION)
+            frame = frame if self._positioned is None else self._positioned.frame
         limit, is_exact = self._first_limit(frame)
         frame = self._numbered(frame, limit)
         branches = [
@@ -150,7 +154,7 @@ class IngestRun:
             ingested.late = self._late(branches, outcomes, limit)
             ingested.late_groups = [names for branch in branches for names in branch.plan.groups]
         if outcome.timeless or outcome.ahead:
-            ingested.rejected = self._rejected(frame, limit)
+            ingested.rejected = self._rejected(self._listed_rejected(outcome) or frame, limit)
         return ingested
 
     # --- the horizon ---
@@ -215,6 +219,7 @@ class IngestRun:
             more = self._aggregate(branch, replace(branch.plan, limit=new_limit, floor=limit))
             merged = merge([outcome, more], self.batch.shared.layouts)
             merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
+            merged.rejected_rows = more.rejected_rows
             merged.profile = outcome.profile
             combined.append(merged)
         return new_limit, combined
@@ -292,6 +297,8 @@ class IngestRun:
         scalars[time] = self.time
         if with_ids:
             scalars[ROW_ID] = f"`{ROW_ID}`"
+        if self._positioned is not None:
+            scalars[POSITION] = f"`{POSITION}`"
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
         families, interests, index = shared.families, shared.interests, shared.index
@@ -301,9 +308,6 @@ class IngestRun:
             interests = interests_of(self.batch.state, standing)
             index = query_index(self.batch.state, standing, interests)
         joins = list(_merged_joins(queries))
-        # The kernel sees the rows of the frame in their order: no join drops any, no numbering sorts them.
-        in_order = not joins and all(clock.kind is not ClockKind.ROWS for clock in clocks)
-        lists_late = in_order and self.batch.on_driver and not with_ids
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
@@ -320,7 +324,7 @@ class IngestRun:
             most_groups=self.batch.most_groups,
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
             index=index,
-            lists_late=lists_late,
+            position=None if self._positioned is None else POSITION,
             limits=self.batch.limits,
         )
         return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
@@ -348,9 +352,10 @@ class IngestRun:
         """The late rows, with the groups of queries that missed each as bits."""
         own = [replace(branch, plan=replace(branch.plan, limit=limit)) for branch in branches]
         columns, listed = list(self.batch.columns), outcomes[0].late_rows
-        if listed is not None and len(listed.at) == outcomes[0].late:
-            rows = branches[0].frame.project({}, columns).to_table(few=True).take(pa.array(listed.at))
-            return self.backend.frame(rows.append_column(MISSED_BY, listed.missed_by))
+        if self._positioned is not None and listed is not None:
+            rows = self._positioned.rows_at(listed.at)
+            if rows is not None:
+                return self.backend.frame(rows.select(columns).append_column(MISSED_BY, listed.missed_by))
         if len(own) == 1:
             return self._missed(own[0], columns)
         ids = ", ".join(f"{id}L" for id in _row_sets(outcomes)[1].tolist())
@@ -380,6 +385,13 @@ class IngestRun:
         """A time above which no row can be late, if all windows follow the stream's own time."""
         clock = self.batch.rules.clock
         return plan.latest_closed(clock) if self.clocks == [clock] else None
+
+    def _listed_rejected(self, outcome: Outcome) -> Frame | None:
+        """The rejected rows, if the kernel has listed them."""
+        if self._positioned is None or outcome.rejected_rows is None:
+            return None
+        rows = self._positioned.rows_at(outcome.rejected_rows)
+        return None if rows is None else self.backend.frame(rows)
 
     def _rejected(self, frame: Frame, limit: int | None) -> Frame:
         hidden = [name for name in HIDDEN if name in frame.columns]

@@ -89,7 +89,7 @@ class BatchPlan:
     store_inputs: tuple[StoreInput, ...] = ()  # the stores of on-demand queries
     limits: Limits = field(default_factory=Limits)
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
-    lists_late: bool = False  # whether late rows are listed by their numbers in the table
+    position: str | None = None  # a column by which late and rejected rows are listed, if they are few
     first_time: int = -(2**63)  # earlier times are no times
 
     @property
@@ -144,7 +144,7 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows that some query missed: their numbers, and for each the groups of queries that missed it, as bits."""
+    """Rows that some query missed: their numbers or positions, and the groups of queries that missed each, as bits."""
 
     at: NDArray[np.int64]
     missed_by: pa.Array
@@ -171,7 +171,8 @@ class Outcome:
     flags: pa.Table | None = None  # row_id, late: of wanted rows, only when the plan has a row_id
     counts: QueryCounts = field(default_factory=QueryCounts)  # by query
     accounts: BatchAccounts = field(default_factory=BatchAccounts)  # what became of the rows, by query
-    late_rows: LateRows | None = None  # only when the plan lists them
+    late_rows: LateRows | None = None  # by position; None if some are not listed
+    rejected_rows: NDArray[np.int64] | None = None  # by position; None if some are not listed
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
     executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
@@ -181,6 +182,14 @@ def _times(rows: Rows, plan: BatchPlan) -> tuple[NDArray[np.int64], Mask]:
     """The stream's time of each row, and which rows have one."""
     times, has_time = rows.numbers(plan.time)
     return times, has_time & (times >= plan.first_time)
+
+
+def _positions(rows: Rows, plan: BatchPlan) -> NDArray[np.int64] | None:
+    """The positions of rows; None if they have none."""
+    if plan.position is None:
+        return None
+    positions, is_valid = rows.numbers(plan.position)
+    return positions if is_valid.all() else None
 
 
 def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
@@ -193,6 +202,10 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     ahead = has_time & (times > plan.limit) if plan.limit is not None else np.zeros(len(times), bool)
     outcome.ahead = int(ahead.sum())
     accepted = has_time & ~ahead
+    positions = _positions(rows, plan)
+    rejected = outcome.timeless + outcome.ahead
+    if positions is not None and rejected <= plan.limits.listed_rows:
+        outcome.rejected_rows = positions[~accepted]
     if plan.floor is not None:
         accepted &= times > plan.floor
     for clock, name in plan.clocks.items():
@@ -209,7 +222,7 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         wanted |= matched
     late = np.zeros(len(accepted), bool)
     at = _old_rows(rows, plan, accepted)
-    lists_late = plan.lists_late and len(at) * plan.group_count <= BITS_AT_ONCE
+    lists_late = positions is not None and len(at) * plan.group_count <= BITS_AT_ONCE
     bits = np.zeros((plan.group_count, len(at) if lists_late else 0), bool)
     if len(at):
         is_late = np.zeros(len(at), bool)
@@ -219,8 +232,8 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
             if lists_late:
                 bits[group] = missed
         late[at] = is_late
-        if lists_late:
-            outcome.late_rows = LateRows(at[is_late], bit_column(bits[:, is_late].T))
+        if positions is not None and lists_late and np.count_nonzero(is_late) <= plan.limits.listed_rows:
+            outcome.late_rows = LateRows(positions[at[is_late]], bit_column(bits[:, is_late].T))
     outcome.late, outcome.unwanted = int(late.sum()), int((accepted & ~wanted).sum())
     outcome.counted = int(wanted.sum()) - outcome.late
     if plan.row_id is not None:
@@ -440,6 +453,14 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     total.counts = reduce(add, (part.counts for part in parts)) if parts else QueryCounts()
     flags = [part.flags for part in parts if part.flags is not None]
     total.flags = pa.concat_tables(flags) if flags else None
+    late = [part.late_rows for part in parts if part.late]
+    listed = [rows for rows in late if rows is not None]
+    if listed and len(listed) == len(late):
+        missed_by = pa.concat_arrays([rows.missed_by for rows in listed])
+        total.late_rows = LateRows(np.concatenate([rows.at for rows in listed]), missed_by)
+    rejected = [part.rejected_rows for part in parts if part.rows]
+    if rejected and all(rows is not None for rows in rejected):
+        total.rejected_rows = np.concatenate([rows for rows in rejected if rows is not None])
     return total
 
 

@@ -28,9 +28,11 @@ class Limits:
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
     pushed_rows: int = 50_000  # most rows on the driver that are aggregated there, without tasks
-    table_rows: int = 100_000  # most rows of a static table that the driver keeps, to join such rows with
-    task_table_rows: int = (
-        1_000_000  # most rows of a static table that tasks join themselves; Spark joins larger ones
+    table_rows: int = (
+        100_000  # most rows of a static table that the driver keeps, to join rows there and in tasks
+    )
+    listed_rows: int = (
+        10_000  # most late (or rejected) rows of a task that come with its outcome, without another job
     )
     driver_groups: int = 50_000  # most groups that one task may send to the driver
     batches_to_limit: int = 4  # a batch that brings this part of `driver_rows` moves them at once

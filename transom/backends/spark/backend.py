@@ -28,7 +28,6 @@ from transom.backends.spark.task_tables import TableShipper
 from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.kernel.aggregate import BatchPlan
-from transom.plan.limits import Limits
 
 
 class SparkBackend(Backend):
@@ -43,7 +42,7 @@ class SparkBackend(Backend):
         self.parallelism = self.spark.sparkContext.defaultParallelism
         self._broadcaster = PlanBroadcaster(self.spark)
         expressions = TaskExpressions(self.scalars)
-        tables = TableShipper(self.spark, Limits().task_table_rows)
+        tables = TableShipper(self.spark)
         self._file_tasks = FileTasks(self.spark, expressions, tables, self.parallelism)
 
     @property

@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from transom.backends.base import TableJoin, Task
-from transom.backends.parquet_parts import ParquetLayout, reads_as_spark, split_parts
+from transom.backends.arrow_frame import ArrowFrame
+from transom.backends.base import Frame, PositionedFrame, TableJoin, Task
+from transom.backends.parquet_parts import (
+    ParquetLayout,
+    PartUnreadable,
+    read_rows,
+    reads_as_spark,
+    split_parts,
+)
 from transom.backends.spark.file_tasks import (
     ExtendStep,
     FileJob,
@@ -23,6 +32,7 @@ from transom.backends.spark.frame import SparkFrame, damage_reported
 from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
 from transom.columns.types import Columns
+from transom.sql.catalog import Scalars
 
 LEAST_TASK_ROWS = 20_000  # a task of fewer rows costs more than it saves
 
@@ -45,20 +55,40 @@ class FileRows:
     stream: Columns  # the columns of the stream
     columns: Columns  # after the steps
     steps: tuple[tuple[Step, frozenset[str]], ...] = ()  # each with the columns that it reads
+    position: str | None = None  # the column that has their positions
 
     def then(self, step: Step, reads: set[str], columns: Columns) -> FileRows:
         return replace(self, columns=columns, steps=(*self.steps, (step, frozenset(reads))))
 
     def job(self, parallelism: int, task: Task | None) -> FileJob | None:
         """The job that computes the rows; None if Spark reads a column that it needs in another way."""
+        columns = self._needed_columns()
+        if columns is None:
+            return None
+        parts = split_parts(self.files, parallelism, LEAST_TASK_ROWS)
+        return FileJob(parts, columns, [step for step, _ in self.steps], task, self.position)
+
+    def at(self, positions: NDArray[np.int64], scalars: Scalars) -> pa.Table | None:
+        """The rows at some positions, read in this process; None if Spark has to read them."""
+        columns = self._needed_columns()
+        assert columns is not None
+        try:
+            rows: Frame = ArrowFrame(read_rows(self.files, positions, columns), scalars)
+        except PartUnreadable:
+            return None
+        for step, _ in self.steps:
+            rows = step.apply(rows)
+        return rows.to_table()
+
+    def _needed_columns(self) -> dict[str, pa.DataType] | None:
+        """The columns that are read from the files; None if Spark reads one of them in another way."""
         needed = self._needed()
         columns = {name: kind for name, kind in self.stream.items() if name in needed}
         for _, layout in self.files:
             for name, kind in columns.items():
                 if not reads_as_spark(layout.columns.get(name), kind, layout.has_old_times):
                     return None
-        parts = split_parts(self.files, parallelism, LEAST_TASK_ROWS)
-        return FileJob(parts, columns, [step for step, _ in self.steps], task)
+        return columns
 
     def _needed(self) -> set[str]:
         """The columns of the stream that the steps, and what comes after them, need."""
@@ -133,6 +163,18 @@ class FileFrame(SparkFrame):
         reads = (reads | compiled.used) & set(self._rows.columns)
         result = {name: columns[name] for name in keep} | dict(zip(scalars, compiled.types, strict=True))
         return self._rows.then(ProjectStep(dict(scalars), tuple(keep), tuple(shipped)), reads, result)
+
+    def with_positions(self, name: str) -> PositionedFrame | None:
+        rows = self._rows
+        is_projected = any(isinstance(step, ProjectStep) for step, _ in rows.steps)
+        if is_projected or not self.is_read_by_tasks:
+            return None
+        positioned = replace(rows, columns={**rows.columns, name: pa.int64()}, position=name)
+        frame = FileFrame(
+            self._tasks, positioned, lambda: SparkFrame(self.df).extend({name: "CAST(NULL AS BIGINT)"})
+        )
+        scalars = self._tasks.expressions.scalars.interpreter
+        return PositionedFrame(frame, lambda positions: rows.at(positions, scalars))
 
     def map(self, task: Task, schema: pa.Schema, few: bool = False) -> SparkFrame:
         return _MappedFiles(self._tasks, self._rows, task, schema, lambda: SparkFrame(self.df))

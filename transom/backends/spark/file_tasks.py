@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.broadcast import Broadcast
@@ -90,6 +91,7 @@ class FileJob:
     columns: Mapping[str, pa.DataType]  # that are read
     steps: Sequence[Step]
     task: Task | None
+    position: str | None = None  # a column for the positions of rows among the rows of all files
 
     def run(self, context: SparkContext) -> list[pa.RecordBatch]:
         """The record batches that the tasks return, in the order of their parts."""
@@ -113,7 +115,12 @@ class FileJob:
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
         scalars = _worker_scalars()
         for part in self.parts[number]:
+            first = part.first
             for table in read_part(part, self.columns):
+                if self.position is not None:
+                    positions = np.arange(first, first + table.num_rows)
+                    table = table.append_column(self.position, pa.array(positions))
+                    first += table.num_rows
                 rows: Frame = ArrowFrame(table, scalars)
                 for step in self.steps:
                     rows = step.apply(rows)

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from transom.backends.spark.scalars import SparkScalars
 from transom.columns.types import Columns
-from transom.sql.interpreter.scalars import InterpretedScalars
 
 
 @dataclass(frozen=True)
@@ -24,18 +23,14 @@ class TaskExpressions:
     """Compiles expressions that have vector forms, and the values and types that Spark gives them."""
 
     def __init__(self, scalars: SparkScalars):
-        self._spark, self._interpreted = scalars, InterpretedScalars()
+        self.scalars = scalars
 
     def compiled(self, columns: Columns, texts: Sequence[str]) -> CompiledExpressions | None:
         """The expressions as tasks evaluate them; None if Spark has to evaluate one of them."""
-        found = [self._interpreted.compiled(columns, text) for text in texts]
-        used: set[str] = set()
-        types = []
-        for expression in found:
-            if expression is None or not expression.is_vectorized or not expression.is_exact:
-                return None
-            used.update(expression.used)
-            types.append(expression.typed.type)
-        if self._spark.types(columns, texts) != types:
+        places = self.scalars.placement.places(columns, texts)
+        if any(place.reason is not None or not place.is_vectorized for place in places.values()):
             return None
-        return CompiledExpressions(tuple(types), used)
+        found = [self.scalars.interpreter.compiled(columns, text) for text in texts]
+        compiled = [expression for expression in found if expression is not None]
+        used = {name for expression in compiled for name in expression.used}
+        return CompiledExpressions(tuple(expression.typed.type for expression in compiled), used)
