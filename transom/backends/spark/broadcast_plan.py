@@ -45,14 +45,14 @@ class BroadcastPlan(ShippedPlan):
         self._plan, self._parcel = plan, parcel
 
     def plan(self) -> BatchPlan:
-        _freeze_modules()
+        freeze_modules()
         if self._parcel is None:
             return self._plan
         families, interests, index = self._parcel.content()
         return replace(self._plan, families=families, interests=interests, index=index)
 
 
-def _freeze_modules() -> None:
+def freeze_modules() -> None:
     """Exempt a worker's modules from garbage collection, because Spark collects after every task."""
     if os.getpid() not in _frozen:
         gc.freeze()

@@ -16,6 +16,7 @@ from pyspark.broadcast import Broadcast
 from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.parquet_parts import ParquetPart, PartUnreadable, read_part
+from transom.backends.spark.broadcast_plan import freeze_modules
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import Join
 
@@ -105,6 +106,7 @@ class FileJob:
             pass
         batches = self._batches(number)
         results = list(batches if self.task is None else self.task(batches))
+        freeze_modules()
         if results:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, results[0].schema) as writer:
