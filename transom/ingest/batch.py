@@ -201,7 +201,7 @@ class IngestRun:
         """Apply the horizon to a stream's first batch: aggregate it again if a row lies beyond."""
         profile, rules = outcomes[0].profile, self.batch.rules
         limit = self._not_after_clock(horizon_limit(profile, None, rules.horizon))
-        top = outcomes[0].clocks[rules.clock].top
+        top = outcomes[0].clocks.get(rules.clock, Profile()).top
         if top is None or top <= limit:
             return limit, list(outcomes)
         return limit, [self._aggregate(branch, replace(branch.plan, limit=limit)) for branch in branches]
