@@ -302,6 +302,15 @@ class Backend(ABC):
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:
         """The columns that a text such as `site int, ts timestamp` describes."""
 
+    # --- expressions ---
+
+    def delegated(self, columns: Columns, texts: Iterable[str]) -> dict[str, str]:
+        """The expressions that the backend's own system evaluates for rows on the driver, with the reasons.
+
+        This process evaluates the others, by compiled code.
+        """
+        return {}
+
     # --- functions ---
 
     @abstractmethod

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
+
+from transom.backends.base import Backend
+from transom.backends.expressions import at_clock
 from transom.elements import Drop, Register
 from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled_query import CompiledQuery, compile_query
@@ -11,7 +15,7 @@ from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_t
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Executable
 from transom.sql.binding.bind_preference_query import bind_preference_queries
-from transom.sql.binding.cascades import bind_all
+from transom.sql.binding.cascades import bind_all, relation_of
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.preference_query import PreferenceQuery
@@ -72,11 +76,12 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     intent = loop.directory.intent
     control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
     partial = {element.name for element in control if isinstance(element, Register) and element.partial}
+    queries = _chosen(registry.of_kind(CompiledQuery), living) | waiting
     return gather(
         Explained(
             {name: stream.rules for name, stream in loop.declared.queried().items()},
             state,
-            _chosen(registry.of_kind(CompiledQuery), living) | waiting,
+            queries,
             loop.planner,
             again={*waiting, *preference_queries},
             partial=partial,
@@ -87,8 +92,33 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             },
             summaries=catalog.summaries,
             preference_queries=_chosen(registry.of_kind(PreferenceQuery), living) | preference_queries,
+            by_spark=_by_spark(loop.backend, catalog, queries),
         )
     )
+
+
+def _by_spark(
+    backend: Backend, catalog: Catalog, queries: Mapping[str, CompiledQuery]
+) -> dict[str, dict[str, str]]:
+    """By stream, the scalar expressions that Spark evaluates for rows on the driver, with the reasons."""
+    by_spark = {}
+    for stream in dict.fromkeys(query.query.stream for query in queries.values()):
+        reading = [query.query for query in queries.values() if query.query.stream == stream]
+        relation = catalog.streams.get(stream)
+        if relation is None and stream in queries:
+            relation = relation_of(stream, queries[stream].query)
+        if relation is None:  # the query below has left
+            continue
+        columns = dict(relation.columns)
+        for join in (join for query in reading for join in query.joins):
+            columns[join.id] = pa.bool_()
+            columns |= {
+                f"{join.id}.{name}": kind for name, kind in catalog.tables[join.table].columns.items()
+            }
+        texts = {scalar.sql: at_clock(scalar.sql, 0) for query in reading for scalar in query.scalars()}
+        reasons = backend.delegated(columns, texts.values())
+        by_spark[stream] = {sql: reasons[text] for sql, text in texts.items() if text in reasons}
+    return by_spark
 
 
 def _chosen(queries: Mapping[str, Executable], names: Collection[str]) -> dict[str, Executable]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
 from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
 from transom.backends.spark.udf import failures, register_udf, user_functions
+from transom.columns.types import Columns
 from transom.kernel.aggregate import BatchPlan
 
 
@@ -105,6 +106,12 @@ class SparkBackend(Backend):
 
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:
         return to_arrow(schema_of(text))
+
+    # --- expressions ---
+
+    def delegated(self, columns: Columns, texts: Iterable[str]) -> dict[str, str]:
+        places = self.scalars.placement.places(columns, texts)
+        return {text: place.reason for text, place in places.items() if place.reason is not None}
 
     # --- functions ---
 

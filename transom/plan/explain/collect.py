@@ -72,6 +72,7 @@ class Explained:
     Queries that wait to join are among the queries. Those named in `again` replace queries of the state
     that are about to leave. `partial` are queries that also report windows seen in part, `suspended` says why
     some take no part. `preference_queries` are the queries with a preference, `summaries` guide them.
+    `by_spark` are the scalar expressions of each stream that Spark evaluates, with the reasons.
     """
 
     rules: Mapping[str, StreamRules]
@@ -83,6 +84,7 @@ class Explained:
     suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     preference_queries: Mapping[str, PreferenceQuery] = field(default_factory=dict)
+    by_spark: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def strategy(self) -> Strategy:
@@ -213,7 +215,9 @@ def _stream(
         None if rules.idle is None else length_text(rules.idle, ClockKind.TIME),
         len(reading),
         {query: why for query, (stream, why) in explained.suspended.items() if stream == name},
-        tuple(Projected(sql, count) for sql, count in uses.items()),
+        tuple(
+            Projected(sql, count, explained.by_spark.get(name, {}).get(sql)) for sql, count in uses.items()
+        ),
         tuple(joins.values()),
         work_done(explained.state.stream(name).work),
         tuple(families),

@@ -218,10 +218,14 @@ class WorkDone:
 
 @dataclass(frozen=True)
 class Projected:
-    """A scalar expression that Spark computes once a row, and how often queries use it."""
+    """A scalar expression that is computed once a row, and how often queries use it.
+
+    `by_spark` says why Spark evaluates it for rows on the driver; None if compiled code does.
+    """
 
     sql: str
     uses: int
+    by_spark: str | None = None
 
 
 @dataclass(frozen=True)

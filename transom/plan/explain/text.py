@@ -12,6 +12,7 @@ from transom.plan.explain.records import (
     Holding,
     KeptSlot,
     PassPlan,
+    Projected,
     QueryPlan,
     SelectionPlan,
     Slicing,
@@ -85,6 +86,11 @@ def _title(stream: StreamPlan, selections: int) -> str:
     return f"{what} {stream.name}: {kinds}, time {stream.time}"
 
 
+def _projected(scalar: Projected, detail: Detail) -> str:
+    why = "" if scalar.by_spark is None else f": by Spark, because {scalar.by_spark}"
+    return f"{detail.short(scalar.sql)} ({scalar.uses:,}){why}"
+
+
 def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     yield _title(stream, selections)
@@ -108,15 +114,13 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     for name, why in stream.suspended.items():
         yield f"  suspended: {name}: {why}"
     uses = sum(scalar.uses for scalar in stream.project)
-    yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}"
+    by_spark = sum(scalar.by_spark is not None for scalar in stream.project)
+    shared_out = f"; Spark evaluates {by_spark:,}, compiled code the others" if by_spark else ""
+    yield f"  project: {counted(len(stream.project), 'scalar expression')} for {counted(uses, 'use')}{shared_out}"
     scalars = sorted(stream.project, key=lambda scalar: -scalar.uses)
     most = None if detail.names is None else 2 * detail.names
     yield from indented(
-        indented(
-            first(
-                scalars, most, lambda scalar: [f"{detail.short(scalar.sql)} ({scalar.uses:,})"], "expressions"
-            )
-        )
+        indented(first(scalars, most, lambda scalar: [_projected(scalar, detail)], "expressions"))
     )
     for join in stream.joins:
         yield f"  join {join.table} on {detail.short(join.on)}"
