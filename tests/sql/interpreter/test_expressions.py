@@ -116,6 +116,10 @@ def test_a_function_registered_again_replaces_the_first() -> None:
         ("`x` & 1 | 2", "needs parentheses"),
         ("CAST(`x` AS DATE)", "a cast from int64 to date32[day] is not supported without Spark"),
         ("`x` RLIKE '('", "the regular expression '('"),
+        ("CAST(`x` AS TIMESTAMP_NTZ)", "a cast from int64 to timestamp[us] is not supported without Spark"),
+        ("unix_date(`x`)", "a date was expected, not int64"),
+        ("unix_micros('2020-01-01')", "a timestamp was expected, not string"),
+        ("DATE '2020-01-01' + `x`", "the number of days must be an int, not int64"),
         ("`x` + INTERVAL '1' MONTH", "INTERVAL '1' MONTH is not supported without Spark"),
     ],
 )

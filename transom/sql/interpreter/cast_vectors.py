@@ -49,7 +49,7 @@ def vector_cast(source: pa.DataType, target: pa.DataType) -> Cast | None:
             return lambda values: timestamp_to_int(values, dtype)
     if is_float(target):
         if is_int(source) or source == BOOL or is_float(source):
-            return lambda values: values.astype(np.float64).astype(dtype, copy=False)
+            return lambda values: values.astype(dtype)
         if is_timestamp(source):
             return lambda values: (values / float(SECOND)).astype(dtype, copy=False)
     if target == BOOL and (is_int(source) or is_float(source)):

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from transom.columns.types import is_number
@@ -47,6 +48,8 @@ def cast(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     if is_int(target):
         return to_int(value, source, target.bit_width)
     if is_float(target):
+        if is_int(source) and target.bit_width == 32:  # by way of a double it would be rounded twice
+            return float(np.int64(value).astype(np.float32))
         number = to_double(value, source)
         return single(number) if number is not None and target.bit_width == 32 else number
     if is_decimal(target):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from transom.sql.interpreter.cast_vectors import vector_cast
 from transom.sql.interpreter.casts import cast, check_cast
 from transom.sql.interpreter.distinct_values import by_distinct
-from transom.sql.interpreter.types import DOUBLE, is_decimal, is_float, is_int, is_text
+from transom.sql.interpreter.types import DOUBLE, FLOAT, is_decimal, is_float, is_int, is_text
 from transom.sql.interpreter.vectors import Vector, VectorTable, constant_vector, either, has_vectors
 
 Row = Mapping[str, Any]
@@ -139,7 +139,7 @@ def new_cast(arg: TypedExpression, type: pa.DataType) -> TypedExpression:
     if is_int(arg.type) and type == DOUBLE:  # the most frequent cast, without the dispatch of the others
         return strict(type, float, arg, vector=vector)
     source = arg.type
-    is_exact = not (
-        is_float(source) and (is_text(type) or is_decimal(type))
-    )  # Java before 19 prints other digits
+    # Java before 19 prints other digits, and rounds to a float once.
+    prints_float = is_float(source) and (is_text(type) or is_decimal(type))
+    is_exact = not (prints_float or (type == FLOAT and (is_text(source) or is_decimal(source))))
     return strict(type, lambda value: cast(value, source, type), arg, vector=vector, is_exact=is_exact)
