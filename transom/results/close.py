@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import CountRows
-from transom.aggregates.numeric import combine_runs, expand_runs
+from transom.aggregates.numeric import expand_runs
+from transom.aggregates.run_tree import RunTree
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
@@ -228,10 +229,11 @@ def _summed(part: SheetReaders, readers: Ints, wids: Ints, begin: Ints, end: Int
     at = pa.array(begin)
     columns = [pa.array(readers), pa.array(wids)]
     columns += [one_array(table[name]).take(at) for name in layout.key_names]
-    columns += combine_runs(CountRows(), [one_array(table[ROWS])], (begin, end))
+    runs = RunTree(begin, end)
+    columns += runs.combine(CountRows(), [one_array(table[ROWS])])
     for i, accumulator in enumerate(layout.accumulators):
         states = [one_array(table[name]) for name in layout.columns(i)]
-        columns += combine_runs(accumulator, states, (begin, end))
+        columns += runs.combine(accumulator, states)
     return pa.Table.from_arrays(columns, schema=layout.closed_schema)
 
 
