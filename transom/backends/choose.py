@@ -10,8 +10,8 @@ from transom.errors import SettingError, near_miss
 BACKENDS = ("spark", "local")
 
 
-def choose_backend(backend: str | Backend, spark: Any = None) -> Backend:
-    """A backend by name, or the one given; `spark` is a session for the Spark backend.
+def choose_backend(backend: str | Backend, spark: Any = None, limits: Any = None) -> Backend:
+    """A backend by name, or the one given; `spark` is a session and `limits` are the `Limits` of the Spark backend.
 
     >>> choose_backend("local").name
     'local'
@@ -23,7 +23,7 @@ def choose_backend(backend: str | Backend, spark: Any = None) -> Backend:
     if backend == "spark":
         from transom.backends.spark.backend import SparkBackend
 
-        return SparkBackend(spark)
+        return SparkBackend(spark, limits)
     if backend == "local":
         from transom.backends.local.backend import LocalBackend
 

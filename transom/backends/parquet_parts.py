@@ -49,6 +49,7 @@ class ParquetLayout:
 
     group_rows: tuple[int, ...]
     columns: Mapping[str, FileColumn]
+    bytes: int = 0  # of all columns, not compressed
     is_unusual: bool = False
     has_old_times: bool = False
 
@@ -69,7 +70,8 @@ def parquet_layout(parquet: Any, names: Mapping[str, str | None]) -> ParquetLayo
     folded = {name.casefold() for name in schema.names}
     is_unusual = len(folded) < len(schema.names) or any("." in name for name in schema.names)
     groups = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-    return ParquetLayout(groups, columns, is_unusual, _has_old_times(metadata.metadata or {}))
+    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return ParquetLayout(groups, columns, size, is_unusual, _has_old_times(metadata.metadata or {}))
 
 
 def reads_as_spark(column: FileColumn | None, kind: pa.DataType, has_old_times: bool) -> bool:

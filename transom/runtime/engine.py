@@ -114,7 +114,7 @@ class Engine:
         batch_deadline: str | int | None = None,
     ):
         planner = Planner(sharing_strategy(strategy, fragments, state, limits), passes)
-        self._backend = choose_backend(backend, spark)
+        self._backend = choose_backend(backend, spark, limits)
         store = Store(checkpoint, sync) if checkpoint is not None else Store.temporary()
         if checkpoint is None:
             weakref.finalize(self, Store(store.uri).delete)

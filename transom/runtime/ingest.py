@@ -86,7 +86,7 @@ class BatchRows:
 class Ingest:
     """Turns the rows of a batch into partial aggregates, and routes late and rejected rows to their outputs.
 
-    Pushed batches of at most `Limits.pushed_rows` rows are aggregated on the driver, where they are.
+    Batches of at most `Limits.pushed_rows` rows that are on the driver are aggregated there.
     """
 
     def __init__(
@@ -163,6 +163,7 @@ class Ingest:
         limits = self.planner.strategy.limits
         queries, on_demand = registry.reading(stream.name), registry.looking(stream.name)
         state = release_suspended(state, registry.compiled())
+        rows = intent.reference.get("rows", frame.driver_rows)
         return DataBatch(
             frame,
             stream.columns,
@@ -172,7 +173,7 @@ class Ingest:
             self.planner.plan(state, queries),
             intent.clock,
             intent.tables,
-            on_driver=intent.reference.get("rows", limits.pushed_rows + 1) <= limits.pushed_rows,
+            on_driver=rows is not None and rows <= limits.pushed_rows,
             shelf=self.executors.shelf(state),
             most_groups=self.executors.most_groups,
             on_demand=on_demand,
@@ -187,11 +188,11 @@ class Ingest:
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             late = None if ingested.late is None else with_reason(ingested.late, batch)
-            self.outputs.rows.write("late", stream, intent.batch_id, late, batch.on_driver)
+            self.outputs.rows.write("late", stream, intent.batch_id, late)
             if late is not None:
                 groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
                 self.outputs.rows.write_late_queries(stream, groups)
-            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected, batch.on_driver)
+            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
             )

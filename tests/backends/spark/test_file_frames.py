@@ -14,10 +14,19 @@ import pytest
 
 from tests.engine_factory import on_spark
 from transom.backends.base import Backend
+from transom.backends.spark.backend import SparkBackend
 from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.frame import SparkFrame
+from transom.plan.limits import Limits
 
 pytestmark = on_spark("tasks of Spark read files with Arrow")
+
+
+@pytest.fixture(scope="module")
+def backend(spark: Any) -> Backend:
+    """A backend whose tasks read files however small they are."""
+    return SparkBackend(spark, Limits(pushed_rows=0))
+
 
 MICROS = [0, -1, 1_500_000_000_123_456, -2_208_988_800_000_001, 253_402_300_799_999_999, None]
 NANOS = [0, -1, -1001, 1_500_000_000_123_456_789, None, 999]

@@ -29,6 +29,7 @@ from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_f
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.columns.types import Columns
 from transom.kernel.aggregate import BatchPlan
+from transom.plan.limits import Limits
 
 
 class SparkBackend(Backend):
@@ -36,15 +37,16 @@ class SparkBackend(Backend):
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession | None = None):
+    def __init__(self, spark: SparkSession | None = None, limits: Limits | None = None):
         self.spark = self.session = spark if spark is not None else local_session()
         ship(self.spark)
         self.scalars: SparkScalars = SparkScalars(self.spark)
         self.parallelism = self.spark.sparkContext.defaultParallelism
         self._broadcaster = PlanBroadcaster(self.spark)
+        driver_rows = (limits or Limits()).pushed_rows if self.shares_disk else 0
         expressions = TaskExpressions(self.scalars)
         tables = TableShipper(self.spark)
-        self._file_tasks = FileTasks(self.spark, expressions, tables, self.parallelism)
+        self._file_tasks = FileTasks(self.spark, expressions, tables, self.parallelism, driver_rows)
 
     @property
     def in_utc(self) -> bool:

@@ -35,6 +35,7 @@ from transom.columns.types import Columns
 from transom.sql.catalog import Scalars
 
 LEAST_TASK_ROWS = 20_000  # a task of fewer rows costs more than it saves
+MOST_DRIVER_BYTES = 64 << 20  # of files that are read on the driver
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class FileTasks:
     expressions: TaskExpressions
     tables: TableShipper
     parallelism: int
+    driver_rows: int  # files of at most so many rows are read on the driver
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,18 @@ class FileRows:
             return None
         parts = split_parts(self.files, parallelism, LEAST_TASK_ROWS)
         return FileJob(parts, columns, [step for step, _ in self.steps], task, self.position)
+
+    def small_table(self, most_rows: int) -> pa.Table | None:
+        """All rows, read in this process; None if they are many, or if Spark has to read them."""
+        columns = self._needed_columns()
+        rows = sum(layout.rows for _, layout in self.files)
+        size = sum(layout.bytes for _, layout in self.files)
+        if columns is None or rows > most_rows or size > MOST_DRIVER_BYTES:
+            return None
+        try:
+            return read_rows(self.files, np.arange(rows), columns)
+        except PartUnreadable:
+            return None
 
     def at(self, positions: NDArray[np.int64], scalars: Scalars) -> pa.Table | None:
         """The rows at some positions, read in this process; None if Spark has to read them."""

@@ -21,6 +21,7 @@ from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_s
 from transom.backends.file_problems import FileProblem, unreadable
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.input_files import CheckedFile, FileCheck, FileTypes, unread_files
+from transom.backends.spark.driver_frame import DriverFrame
 from transom.backends.spark.failures import failure_text, is_read_failure
 from transom.backends.spark.file_frame import FileFrame, FileRows, FileTasks
 from transom.backends.spark.frame import SparkFrame
@@ -120,9 +121,12 @@ class SparkFiles(InputFiles):
     def version(self, file: str) -> FileVersion | None:
         return hadoop_version(self.spark, file)
 
-    def read(self, files: Sequence[str]) -> SparkFrame:
+    def read(self, files: Sequence[str]) -> DriverFrame | SparkFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
         if files and self._tasks is not None and (rows := self._rows_for_tasks(files)) is not None:
+            table = rows.small_table(self._tasks.driver_rows)
+            if table is not None:
+                return DriverFrame(table, self._tasks.expressions.scalars)
             return FileFrame(self._tasks, rows, lambda: self._read_by_spark(files))
         return self._read_by_spark(files)
 
