@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -384,6 +385,9 @@ CASES: list[tuple[str, str, dict[str, Any], pa.DataType, Any]] = [
     ("minus zero is zero to atan2", "atan2(`d`, `d`)", {"d": -0.0}, DOUBLE, 0.0),
     ("rint of NaN is NaN", "rint(`d`)", {"d": NAN}, DOUBLE, NAN),
     ("round of a huge double is itself", "round(`d`, 2)", {"d": 1e300}, DOUBLE, 1e300),
+    ("round gives no minus zero", "CAST(round(`d`) AS STRING)", {"d": -0.25}, TEXT, "0.0"),
+    ("every NaN has the same hash", "hash(`d`)",
+     {"d": struct.unpack("d", b"\1" * 6 + b"\xf8\xff")[0]}, INT, -1281358385),
     ("pmod of ints wraps", "pmod(`i`, -2147483648)", {"i": -1}, INT, 2**31 - 1),
     ("the least double as text has two digits", "CAST(`d` AS STRING)", {"d": 5e-324}, TEXT, "4.9E-324"),
     ("the least float as text has two digits", "CAST(`f` AS STRING)", {"f": 1e-45}, TEXT, "1.4E-45"),

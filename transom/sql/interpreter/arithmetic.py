@@ -190,7 +190,7 @@ def rounded(arg: TypedExpression, digits: TypedExpression | None) -> TypedExpres
         if isinstance(value, float):
             if not math.isfinite(value):
                 return value
-            return settled(float(half_up(Decimal(repr(value)), places)), type)
+            return settled(float(half_up(Decimal(repr(value)), places)) + 0.0, type)  # 0.0, not -0.0
         if is_int(type):
             return value if places >= 0 else settled(int(half_up(Decimal(value), places)), type)
         return fit(half_up(value, places), type)

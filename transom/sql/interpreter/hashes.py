@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from datetime import date
 from typing import Any, Callable, Iterable, Sequence
@@ -108,7 +109,8 @@ def encoder(type: pa.DataType) -> Callable[[Any], bytes]:
         return lambda value: struct.pack("<i", (value - date(1970, 1, 1)).days)
     if is_float(type):
         layout = "<f" if type.bit_width == 32 else "<d"
-        return lambda value: struct.pack(layout, value + 0.0)  # -0.0 counts as 0.0
+        # -0.0 counts as 0.0, and every NaN as the same.
+        return lambda value: struct.pack(layout, math.nan if math.isnan(value) else value + 0.0)
     if is_text(type):
         return lambda value: value.encode()
     if pa.types.is_binary(type):

@@ -112,7 +112,7 @@ def rounded_floats(values: np.ndarray, places: int, function: Callable[[float], 
     rest = scaled - whole
     nearest = whole + (rest >= 0.5)
     found = nearest / power if places > 0 else nearest * power
-    found = np.copysign(found, doubles)
+    found = np.where(doubles < 0, -found, found) + 0.0  # 0.0, not -0.0
     unsure = ~(scaled < 2.0**52)
     if places:
         unsure |= np.abs(rest - 0.5) <= scaled * 2.0**-50
