@@ -7,7 +7,8 @@ from transom.errors import StateError
 # Version 6 stores ids and field names that no Python name leaks into; version 7 adds the planner's decisions.
 # Version 8: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
 # accounts of queries, and results have the column `late`.
-FORMAT_VERSION = 8
+# Version 9: queries and selections are tables, not JSON.
+FORMAT_VERSION = 9
 
 
 def check_format(version: object) -> None:
@@ -15,7 +16,7 @@ def check_format(version: object) -> None:
 
     >>> check_format(7)
     Traceback (most recent call last):
-    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 8: continue it \
+    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 9: continue it \
 with the version of transom that wrote it, or start with a new checkpoint directory
     """
     if version != FORMAT_VERSION:

@@ -21,8 +21,6 @@ from transom.state.promising import Coverage
 from transom.state.state import (
     ClockState,
     ProdderState,
-    QueryState,
-    SelectionState,
     StreamState,
     Totals,
     Work,
@@ -32,43 +30,6 @@ from transom.windows.arrivals import Arrivals
 from transom.windows.closed_time import Closed
 
 Json = dict[str, Any]
-
-
-def encode_query_state(query: QueryState) -> Json:
-    return {
-        "selections": list(query.homes),
-        "unseen": encode_intervals(query.unseen),
-        "forced_until": query.forced,
-    }
-
-
-def decode_query_state(stored: Json) -> QueryState:
-    return QueryState(tuple(stored["selections"]), decode_intervals(stored["unseen"]), stored["forced_until"])
-
-
-def encode_selection(selection_id: int, selection: SelectionState) -> Json:
-    return {
-        "id": selection_id,
-        "name": selection.name,
-        "sheet": selection.sheet,
-        "slots": list(selection.slots),
-        "floor": selection.floor,
-        "on_executors": selection.on_executors,
-        "alone_until": selection.alone_until,
-        "group_types": list(selection.group_types),
-    }
-
-
-def decode_selection(stored: Json) -> tuple[int, SelectionState]:
-    return stored["id"], SelectionState(
-        stored["name"],
-        stored["sheet"],
-        tuple(stored["slots"]),
-        stored["floor"],
-        stored["on_executors"],
-        stored["alone_until"],
-        tuple(stored["group_types"]),
-    )
 
 
 def encode_prodder(prodder: ProdderState) -> Json:
