@@ -15,10 +15,11 @@ from tests.plan.bids import SEQ, compiled, planned
 from transom.elements import WindowSpec
 from transom.kernel.aggregate import BatchPlan, aggregate_rows
 from transom.kernel.sheets import combine
-from transom.plan.compiled_query import CompiledQuery
+from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.layout import Layout
+from transom.plan.slot_sources import in_layout_order
 from transom.results.close import Boundary, Reader, close, windows_open
-from transom.results.lower import lower_windows
+from transom.results.lower import lower_windows, slot_columns
 from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
@@ -90,13 +91,18 @@ def closed_by(
     query: CompiledQuery, sheet: pa.Table, before: Boundary, after: Boundary
 ) -> tuple[dict[Cell, tuple[Any, ...]], pa.Table]:
     """The answers of the windows that closed in between, and the slices that are kept."""
-    layout = Layout.of(query, query.slots)
+    layout = Layout.of(query, ordered_slots(query).values())
     found = close(layout, sheet, [Reader(query, 1, before, after)])
     return answers(query, layout, found.table), sheet.filter(pa.array(found.kept))
 
 
+def ordered_slots(query: CompiledQuery) -> dict[str, Slot]:
+    """The slots of a query's selection, as its sheet has them."""
+    return in_layout_order({slot.id: slot for slot in query.slots})
+
+
 def answers(query: CompiledQuery, layout: Layout, closed: pa.Table) -> dict[Cell, tuple[Any, ...]]:
-    places = tuple(tuple(layout.columns(i)) for i in range(len(query.slots)))
+    places = slot_columns(query, {key: place for place, key in enumerate(ordered_slots(query))})
     table = lower_windows(layout, closed, [query], np.zeros(closed.num_rows, np.int64), places)
     names = ["k0", "a0", "a1", "a2", "a3", "rows"]
     rows = zip(closed["wid"].to_pylist(), *(table[name].to_pylist() for name in names), strict=True)

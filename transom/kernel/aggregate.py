@@ -31,7 +31,7 @@ from transom.kernel.query_counts import (
     count_cells,
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
-from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by
+from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by_any
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine_sheets
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
@@ -335,12 +335,15 @@ class _SharedInput:
 
 def _in_windows(family: Family, tuples: FamilyTuples) -> Mask:
     """Which tuples lie in a window of a member that wants them, for windows with gaps between them."""
-    in_some = np.zeros(len(tuples), bool)
+    in_some, by_windows = np.zeros(len(tuples), bool), dict[tuple[WindowSpec, ...], list[int]]()
     for i, specs in enumerate(family.gaps or ()):
+        by_windows.setdefault(specs, []).append(i)
+    for specs, members in by_windows.items():
         inside = np.zeros(len(tuples), bool)
         for spec in specs:
             inside |= windows.in_some_window(spec, tuples.times)
-        in_some |= inside & wanted_by(family, tuples, i)
+        if not in_some[inside].all():
+            in_some |= inside & wanted_by_any(family, tuples, members)
     return in_some
 
 

@@ -137,6 +137,15 @@ def wanted_by(family: Family, tuples: FamilyTuples, member: int) -> Mask:
     return tuples.fragments.among(tuples.fragments.ranges.owners == member, len(tuples))
 
 
+def wanted_by_any(family: Family, tuples: FamilyTuples, members: Sequence[int]) -> Mask:
+    """Which tuples some of several members want."""
+    chosen = np.zeros(len(family), bool)
+    chosen[members] = True
+    if family.grid is not None:
+        return in_boxes(tuples.axis_codes, family.grid, chosen[family.grid.owners], len(tuples))
+    return tuples.fragments.among(chosen[tuples.fragments.ranges.owners], len(tuples))
+
+
 def in_boxes(codes: Sequence[Ints], grid: Grid, boxes: Mask, tuples: int) -> Mask:
     """Which tuples lie in one of some boxes."""
     found = np.zeros(tuples, bool)

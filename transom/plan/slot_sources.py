@@ -7,7 +7,7 @@ exact, and moments add up doubles.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from transom.plan.compiled_query import CompiledQuery, Slot
 
@@ -20,6 +20,12 @@ def slots_to_keep(slots: Iterable[Slot]) -> dict[str, Slot]:
         for slot_id, slot in wanted.items()
         if slot.substitute is None or slot.substitute.id not in wanted
     }
+
+
+def in_layout_order(slots: Mapping[str, Slot]) -> dict[str, Slot]:
+    """Slots ordered by their accumulators, so that selections with the same accumulators share a sheet."""
+    by_id = sorted(slots.items())
+    return dict(sorted(by_id, key=lambda item: item[1].accumulator.id, reverse=True))  # sums before counts
 
 
 def source_slot(slot: Slot, kept_slots: Container[str]) -> Slot | None:

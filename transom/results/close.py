@@ -20,7 +20,6 @@ from transom.aggregates.run_tree import RunTree
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
-from transom.elements import WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import one_array, regroup, stacked, stacked_column
 from transom.plan.compiled_query import CompiledQuery
@@ -306,10 +305,13 @@ class _SheetStack:
     def _covered(self, homes: Ints, specs: WindowSpecs) -> Mask:
         """Which slices lie in any window of a reader: with gaps between windows, not all do."""
         covered = np.zeros(len(self.starts), bool)
-        numbers = specs.range.tolist(), specs.slide.tolist(), specs.phase.tolist()
-        for home, *spec in dict.fromkeys(zip(homes.tolist(), *numbers, strict=True)):
-            low, high = np.searchsorted(self.selections, [home, home + 1])
-            covered[low:high] |= windows.in_some_window(WindowSpec(*spec), self.starts[low:high])
+        kinds = np.unique(np.stack([homes, specs.range, specs.slide, specs.phase]), axis=1)
+        rows, of = expand_runs(
+            np.searchsorted(self.selections, kinds[0]),
+            np.searchsorted(self.selections, kinds[0], side="right"),
+        )
+        inside = windows.in_some_window(WindowSpecs(*kinds[1:])[of], self.starts[rows])
+        covered[rows[inside]] = True
         return covered
 
     @cached_property

@@ -122,6 +122,7 @@ class BatchLoop:
         )
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
         self.progress: dict[str, Any] = dict(record.sources)
+        self._types_checked = False  # whether the types of all queries of the checkpoint were
         self.state_bytes = 0
         self.batch_thread: threading.Thread | None = None  # the thread that is processing a batch
         self.batch_began: float | None = None  # when it began to, on the monotonic clock
@@ -172,8 +173,11 @@ class BatchLoop:
         with self.lock:
             intent = self.pending()
             control = (*(intent.control if intent else ()), *self.directory.waiting.control)
-            self.directory.registry.bind(self.directory.catalog(), self.backend.scalars, control)
-            check_types(self.directory.registry, self.state)
+            registry = self.directory.registry
+            registry.bind(self.directory.catalog(), self.backend.scalars, control)
+            if not self._types_checked:  # queries that join later have the types of the declared streams
+                check_types(registry, self.state)
+                self._types_checked = registry.is_bound
             if (
                 intent is not None
                 and intent.stream is not None

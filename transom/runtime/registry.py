@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
 from transom.errors import SQLError, StateError
@@ -20,6 +20,7 @@ from transom.sql.query import Query
 from transom.state.commit_record import QueryRecord, SummaryRecord
 
 Executable = TypeVar("Executable", CompiledQuery, PreferenceQuery)  # the kinds of queries that batches run
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class Registry:
         }
         self.naive = naive
         self.is_bound = not self.entries and not self.created  # whether all entries are
+        self._lists: dict[object, Any] = {}  # of queries, made once: every batch reads them many times
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -141,11 +143,24 @@ class Registry:
 
     def living_of_kind(self, kind: type[Executable]) -> dict[str, Executable]:
         """The queries of a kind that take part in batches, by name."""
-        return {
-            entry.name: entry.executable
-            for entry in self
-            if isinstance(entry.executable, kind) and entry.suspended is None
-        }
+        return self._once(
+            kind,
+            lambda: {
+                entry.name: entry.executable
+                for entry in self
+                if isinstance(entry.executable, kind) and entry.suspended is None
+            },
+        )
+
+    def _once(self, what: object, make: Callable[[], Made]) -> Made:
+        """What `make` makes of the entries, made once until they change; callers do not change it."""
+        if what not in self._lists:
+            self._lists[what] = make()
+        return cast(Made, self._lists[what])
+
+    def _put(self, entry: RegisteredQuery) -> None:
+        self.entries[entry.name] = entry
+        self._lists = {}
 
     def executable(self, name: str, kind: type[Executable]) -> Executable:
         """A bound query of a kind; StateError if it can't be bound any more."""
@@ -156,7 +171,7 @@ class Registry:
 
     def query_records(self) -> tuple[QueryRecord, ...]:
         """What a checkpoint stores of the queries."""
-        return tuple(entry.record() for entry in self)
+        return self._once("records", lambda: tuple(entry.record() for entry in self))
 
     def summary_records(self) -> tuple[SummaryRecord, ...]:
         """What a checkpoint stores of the summaries."""
@@ -196,15 +211,13 @@ class Registry:
                     if self.entries[name].suspended is not None:
                         continue
                     raise _unreadable(f"the query {name}", preference_query) from preference_query
-                self.entries[name] = replace(self.entries[name], executable=preference_query)
+                self._put(replace(self.entries[name], executable=preference_query))
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
                 if self.entries[name].suspended is not None:
                     continue
                 raise _unreadable(f"the query {name}", query) from query
-            self.entries[name] = replace(
-                self.entries[name], executable=compile_query(name, query, self.naive)
-            )
+            self._put(replace(self.entries[name], executable=compile_query(name, query, self.naive)))
         self.is_bound = all(entry.is_bound or entry.suspended is not None for entry in self)
 
     def add_preference_query(
@@ -212,8 +225,10 @@ class Registry:
     ) -> None:
         """Add a query with a preference."""
         names = tuple(side.summary for side in preference_query.sides)
-        self.entries[control.name] = RegisteredQuery(
-            control.name, control.text, since=batch_id, executable=preference_query, summaries=names
+        self._put(
+            RegisteredQuery(
+                control.name, control.text, since=batch_id, executable=preference_query, summaries=names
+            )
         )
 
     def summarize(self, control: Summarize, summary: Summary, batch_id: int) -> None:
@@ -285,17 +300,13 @@ class Registry:
 
     def add_unbound(self, control: Register, batch_id: int, reason: str) -> None:
         """Add a query that made the batch it joins with fail before it was bound."""
-        self.entries[control.name] = RegisteredQuery(
-            control.name, control.text, control.partial, batch_id, suspended=reason
-        )
+        self._put(RegisteredQuery(control.name, control.text, control.partial, batch_id, suspended=reason))
         self.is_bound = False
 
     def add(self, control: Register, query: Query, batch_id: int) -> None:
         """Add a window query."""
         compiled = compile_query(control.name, query, self.naive)
-        self.entries[control.name] = RegisteredQuery(
-            control.name, control.text, control.partial, batch_id, executable=compiled
-        )
+        self._put(RegisteredQuery(control.name, control.text, control.partial, batch_id, executable=compiled))
 
     def queries(self) -> dict[str, Query]:
         """The bound window queries by name."""
@@ -307,35 +318,43 @@ class Registry:
 
     def remove(self, control: Drop) -> None:
         self.entries.pop(control.name, None)
+        self._lists = {}
 
     def update(self, name: str, **changes: Any) -> None:
-        self.entries[name] = replace(self.entries[name], **changes)
+        self._put(replace(self.entries[name], **changes))
 
     def everyone(self) -> list[CompiledQuery]:
         """The queries that take part in batches, standing or on demand."""
-        return list(self.living_of_kind(CompiledQuery).values())
+        return self._once("everyone", lambda: list(self.living_of_kind(CompiledQuery).values()))
 
     def functions(self) -> dict[str, Collection[str]]:
-        """The user-defined functions of all queries that take part in batches, by their names."""
-        return {
-            entry.name: entry.bound.functions for entry in self if entry.is_bound and entry.suspended is None
-        }
+        """The user-defined functions of queries that take part in batches, by the names of those that have any."""
+        return self._once(
+            "functions",
+            lambda: {
+                entry.name: entry.bound.functions
+                for entry in self
+                if entry.is_bound and entry.suspended is None and entry.bound.functions
+            },
+        )
 
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in batches."""
-        return [query for query in self.everyone() if query.is_standing]
+        return self._once("living", lambda: [query for query in self.everyone() if query.is_standing])
 
     def on_demand(self) -> list[CompiledQuery]:
         """The on-demand queries that take part in batches."""
-        return [query for query in self.everyone() if query.is_on_demand]
+        return self._once("on demand", lambda: [query for query in self.everyone() if query.is_on_demand])
 
     def compiled(self) -> dict[str, CompiledQuery]:
         """The standing queries that take part in batches, by name."""
-        return {query.name: query for query in self.living()}
+        return self._once("compiled", lambda: {query.name: query for query in self.living()})
 
     def reading(self, stream: str) -> list[CompiledQuery]:
         """The standing queries over a stream that take part in batches."""
-        return [query for query in self.living() if query.query.stream == stream]
+        return self._once(
+            ("reading", stream), lambda: [query for query in self.living() if query.query.stream == stream]
+        )
 
     def looking(self, stream: str) -> list[CompiledQuery]:
         """The on-demand queries over a stream that take part in batches."""
@@ -344,4 +363,5 @@ class Registry:
     def copy(self) -> Registry:
         other = Registry(naive=self.naive)
         other.entries, other.created, other.is_bound = dict(self.entries), dict(self.created), self.is_bound
+        other._lists = dict(self._lists)
         return other

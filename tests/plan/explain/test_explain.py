@@ -192,7 +192,7 @@ def test_joins_and_paired_slices_are_shown_as_people_write_them() -> None:
     assert "selection 1: where closing matched" in lines
     assert "query paired: range 12 minutes, slide 5 minutes, ends 1 minute past each slide" in lines
     assert "slices: 24 per hour, of 3 minutes, 2 minutes, 3 minutes ..." in lines
-    assert "keep per slice and group: rows, max(price - closing.cp), min(price)" in lines
+    assert "keep per slice and group: rows, min(price), max(price - closing.cp)" in lines
 
 
 def test_windows_along_numbers_are_told_in_numbers() -> None:

@@ -95,7 +95,7 @@ def test_queries_that_ask_for_the_same_rows_share_a_selection_with_all_they_accu
     above = asking("sum(price)", "WHERE price > 5")
     members = Members(TOTAL, COUNT, above, LEAST, asking("sum(price)", "GROUP BY site"))
     assert members.kept == [
-        ("", ["sum price", "count(*) *", "min price"]),
+        ("", ["sum price", "min price", "count(*) *"]),
         ("where `price` > 5.0", ["sum price"]),
         ("group by `site`", ["sum price"]),
     ]

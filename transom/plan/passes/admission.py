@@ -25,7 +25,14 @@ from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection
 from transom.plan.layout import Layout, with_slots
-from transom.plan.slot_sources import is_answered, readable_slots, slots_to_keep, source_slot, source_slots
+from transom.plan.slot_sources import (
+    in_layout_order,
+    is_answered,
+    readable_slots,
+    slots_to_keep,
+    source_slot,
+    source_slots,
+)
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
 from transom.state.state import QueryState, SelectionState, State
@@ -249,7 +256,8 @@ class _Change:
         """Let selections keep the slots that joining queries added; all at once, because sheets move."""
         for home, slots in self.grown.items():
             if len(slots) > len(self.selections[home].slots):
-                self.reslot(home, list(slots.values()), living[self.members[home][0]])
+                ordered = in_layout_order(slots)
+                self.reslot(home, list(ordered.values()), living[self.members[home][0]])
         self.grown = {}
 
     def state(self) -> State:
@@ -282,7 +290,7 @@ class _Change:
 
     def open(self, name: str, query: CompiledQuery) -> int:
         self.last_selection += 1
-        slots = slots_to_keep(query.slots)
+        slots = in_layout_order(slots_to_keep(query.slots))
         layout = Layout.of(query, slots.values())
         self.selections[self.last_selection] = SelectionState(
             name, layout.id, tuple(slots), group_types=layout.group_types

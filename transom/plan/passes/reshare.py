@@ -17,7 +17,7 @@ from transom.plan.cost import Cost, is_better, shared, unshared
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
-from transom.plan.slot_sources import slots_to_keep
+from transom.plan.slot_sources import in_layout_order, slots_to_keep
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
 from transom.state.state import SelectionState, State
@@ -126,6 +126,7 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     for query in members:
         slots_so_far = slots.get(names[query.name], {})
         slots[names[query.name]] = slots_to_keep((*slots_so_far.values(), *query.slots))
+    slots = {name: in_layout_order(own) for name, own in slots.items()}
     for query in members:
         name = names[query.name]
         if name not in opened:
