@@ -106,7 +106,7 @@ def membership(
     return compute
 
 
-def conjunction(parts: Sequence[Vector]) -> Vector:
+def conjunction_vector(parts: Sequence[Vector]) -> Vector:
     """Kleene's AND: false if any part is false, else null if any part is null."""
     values, nulls, by_row = parts[0]
     values = values if nulls is None else values | nulls
@@ -116,7 +116,7 @@ def conjunction(parts: Sequence[Vector]) -> Vector:
     return Vector(values, None if nulls is None else nulls & values, by_row)
 
 
-def disjunction(parts: Sequence[Vector]) -> Vector:
+def disjunction_vector(parts: Sequence[Vector]) -> Vector:
     """Kleene's OR: true if any part is true, else null if any part is null."""
     values, nulls, by_row = parts[0]
     values = values if nulls is None else values & ~nulls

@@ -10,8 +10,8 @@ from transom.errors import SQLError
 from transom.sql.interpreter import types
 from transom.sql.interpreter.condition_vectors import (
     chosen,
-    conjunction,
-    disjunction,
+    conjunction_vector,
+    disjunction_vector,
     extreme_vector,
     is_true,
     membership,
@@ -71,7 +71,7 @@ def all_of(*parts: TypedExpression) -> TypedExpression:
             outcome = None if value is None else outcome
         return outcome
 
-    return combined(BOOL, of, parts, lambda table: conjunction([table.value(part) for part in parts]))
+    return combined(BOOL, of, parts, lambda table: conjunction_vector([table.value(part) for part in parts]))
 
 
 def inverse(part: TypedExpression) -> TypedExpression:
@@ -82,7 +82,7 @@ def inverse(part: TypedExpression) -> TypedExpression:
 def any_of(*parts: TypedExpression) -> TypedExpression:
     """Kleene's OR."""
     of = inverse(all_of(*map(inverse, parts))).of
-    return combined(BOOL, of, parts, lambda table: disjunction([table.value(part) for part in parts]))
+    return combined(BOOL, of, parts, lambda table: disjunction_vector([table.value(part) for part in parts]))
 
 
 def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpression:
@@ -110,7 +110,7 @@ def member(arg: TypedExpression, values: Sequence[TypedExpression]) -> TypedExpr
             return combined(BOOL, of, [arg], lambda table: vector(table.value(arg)))
     equalities = [comparison("=", arg, candidate) for candidate in candidates]
     return combined(
-        BOOL, of, equalities, lambda table: disjunction([table.value(each) for each in equalities])
+        BOOL, of, equalities, lambda table: disjunction_vector([table.value(each) for each in equalities])
     )
 
 

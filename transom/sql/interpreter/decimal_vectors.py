@@ -15,7 +15,9 @@ from transom.sql.interpreter.vectors import Vector, either, zeros_of
 def fitted(decimals: Decimals, type: pa.DataType) -> Vector:
     """Decimals rounded half up to a type's scale; null where they have too many digits."""
     if decimals.exponent < -type.scale:
-        decimals = Decimals(half_up(decimals.integers, 10 ** (-type.scale - decimals.exponent)), -type.scale)
+        decimals = Decimals(
+            rounded_division(decimals.integers, 10 ** (-type.scale - decimals.exponent)), -type.scale
+        )
     integers = decimals.integers
     limit = 10 ** max(type.precision - type.scale - decimals.exponent, 0)
     if most(integers) < limit:
@@ -26,12 +28,12 @@ def fitted(decimals: Decimals, type: pa.DataType) -> Vector:
     return Vector(Decimals(np.where(outside, 0, integers), decimals.exponent), outside)
 
 
-def half_up(integers: np.ndarray, divisor: Any) -> np.ndarray:
+def rounded_division(integers: np.ndarray, divisor: Any) -> np.ndarray:
     """Quotients rounded half away from zero."""
     integers = roomy(integers)
     if not isinstance(divisor, np.ndarray) and divisor > LARGEST // 4:
         integers = as_python(integers)
-    whole, rest = divided(integers, divisor)
+    whole, rest = whole_division(integers, divisor)
     up = 2 * abs(rest) >= abs(divisor)
     sign = np.where((integers < 0) != (divisor < 0), -1, 1)
     return whole + np.where(up.astype(np.bool_), sign, 0)
@@ -42,7 +44,7 @@ def roomy(integers: np.ndarray) -> np.ndarray:
     return as_python(integers) if integers.dtype != object and most(integers) > LARGEST // 4 else integers
 
 
-def divided(integers: np.ndarray, divisor: Any) -> tuple[np.ndarray, np.ndarray]:
+def whole_division(integers: np.ndarray, divisor: Any) -> tuple[np.ndarray, np.ndarray]:
     """Quotients towards zero, and remainders with the sign of the dividend."""
     integers = roomy(integers)
     absolute = abs(integers) // abs(divisor)
@@ -76,7 +78,7 @@ def decimal_arithmetic_vector(operator: str, type: pa.DataType) -> Callable[[Dec
         first, second, exponent = aligned(left, right)
         zeros = zeros_of(second)
         divisor = second if zeros is None else np.where(zeros, 1, second)
-        found = fitted(Decimals(divided(first, divisor)[1], exponent), type)
+        found = fitted(Decimals(whole_division(first, divisor)[1], exponent), type)
         return Vector(found.values, either(found.nulls, zeros))
 
     return compute
@@ -93,7 +95,7 @@ def decimal_quotient(left: Decimals, right: Decimals, type: pa.DataType) -> Vect
         numerator, divisor = left.integers, times(divisor, 10**-shift)
     if most(numerator) > LARGEST // 4 or most(divisor) > LARGEST // 4:
         numerator, divisor = as_python(numerator), as_python(divisor)
-    found = fitted(Decimals(half_up(numerator, divisor), -type.scale), type)
+    found = fitted(Decimals(rounded_division(numerator, divisor), -type.scale), type)
     return Vector(found.values, either(found.nulls, zeros))
 
 
@@ -120,7 +122,7 @@ def to_integers(decimals: Decimals, dtype: Any) -> np.ndarray:
     if exponent > 0:
         integers = times(integers, 10**exponent)
     elif exponent < 0:
-        integers, _ = divided(*_of_one_kind(integers, 10**-exponent))
+        integers, _ = whole_division(*_of_one_kind(integers, 10**-exponent))
     if integers.dtype == object:
         integers = (integers & ((1 << 64) - 1)).astype(np.uint64).view(np.int64)
     return integers.astype(dtype)
@@ -153,7 +155,7 @@ def rounded_decimals(places: int, type: pa.DataType) -> Callable[[Decimals], Vec
     def compute(decimals: Decimals) -> Vector:
         if decimals.exponent >= -places:
             return fitted(decimals, type)
-        integers = half_up(decimals.integers, 10 ** (-places - decimals.exponent))
+        integers = rounded_division(decimals.integers, 10 ** (-places - decimals.exponent))
         return fitted(Decimals(integers, -places), type)
 
     return compute

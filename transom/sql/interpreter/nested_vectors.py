@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.sql.interpreter.condition_vectors import vector_comparison
-from transom.sql.interpreter.vectors import Node, Vector, VectorTable, any_mask, array_of, full, vector_of
+from transom.sql.interpreter.vectors import (
+    Vector,
+    VectorNode,
+    VectorTable,
+    any_mask,
+    array_of,
+    full,
+    vector_of,
+)
 
 
 def field_vector(name: str, type: pa.DataType) -> Callable[[pa.StructArray], Vector]:
@@ -71,7 +79,7 @@ def sizes(null: int | None, lists: Vector) -> Vector:
     return Vector(np.where(lists.nulls, np.int32(null), counts), None, lists.by_row)
 
 
-def struct_vector(table: VectorTable, type: pa.DataType, parts: Sequence[Node]) -> Vector:
+def struct_vector(table: VectorTable, type: pa.DataType, parts: Sequence[VectorNode]) -> Vector:
     """Structs of several columns."""
     vectors = [table.value(part) for part in parts]
     arrays = [array_of(each, part.type, table.num_rows) for each, part in zip(vectors, parts, strict=True)]
@@ -79,7 +87,7 @@ def struct_vector(table: VectorTable, type: pa.DataType, parts: Sequence[Node]) 
     return Vector(structs, None, any_mask(each.by_row for each in vectors))
 
 
-def array_vector(table: VectorTable, type: pa.DataType, parts: Sequence[Node]) -> Vector:
+def array_vector(table: VectorTable, type: pa.DataType, parts: Sequence[VectorNode]) -> Vector:
     """Arrays of several columns of one type."""
     vectors = [table.value(part) for part in parts]
     size, count = table.num_rows, len(parts)

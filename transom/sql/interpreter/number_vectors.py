@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from transom.sql.interpreter.decimal_vectors import (
     decimal_arithmetic_vector,
-    half_up,
     rounded_decimals,
+    rounded_division,
     to_integers,
 )
 from transom.sql.interpreter.decimals import Decimals
@@ -96,7 +96,7 @@ def vector_rounding(
         if places >= 0:
             return lambda values: values
         return lambda values: to_integers(
-            Decimals(half_up(values.astype(np.int64), 10**-places), -places), values.dtype
+            Decimals(rounded_division(values.astype(np.int64), 10**-places), -places), values.dtype
         )
     return lambda values: rounded_floats(values, places, function)
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from transom.sql.interpreter.distinct_values import by_distinct
 from transom.sql.interpreter.types import BOOL, STRING
-from transom.sql.interpreter.vectors import Node, Vector, VectorTable, any_mask, array_of, vector_of
+from transom.sql.interpreter.vectors import Vector, VectorNode, VectorTable, any_mask, array_of, vector_of
 
 Native = Callable[[pa.Array], pa.Array]
 
@@ -157,7 +157,7 @@ def location_vector(search: str, function: Callable[[str], int]) -> Callable[[pa
     return of_ascii(pa.int32(), native, function)
 
 
-def joined_texts(table: VectorTable, separator: Vector, parts: Sequence[Node]) -> Vector:
+def joined_texts(table: VectorTable, separator: Vector, parts: Sequence[VectorNode]) -> Vector:
     """`concat_ws(separator, ...)`: nulls are skipped."""
     vectors = [table.value(part) for part in parts]
     by_row = any_mask(each.by_row for each in (separator, *vectors))

@@ -40,7 +40,7 @@ class Vector(NamedTuple):
     by_row: Mask = None
 
 
-class Node(Protocol):
+class VectorNode(Protocol):
     """An expression as a vector table evaluates it; see `TypedExpression`."""
 
     @property
@@ -99,7 +99,7 @@ class VectorTable:
             known = self._columns[name] = vector_of(whole(self._table.column(name)))
         return known
 
-    def value(self, node: Node) -> Vector:
+    def value(self, node: VectorNode) -> Vector:
         """The values of an expression."""
         assert node.vector is not None
         if not node.is_shared:
@@ -109,7 +109,7 @@ class VectorTable:
             known = self._values[id(node)] = node.vector(self)
         return known
 
-    def values(self, nodes: Sequence[Node]) -> tuple[list[Any], Mask, Mask]:
+    def values(self, nodes: Sequence[VectorNode]) -> tuple[list[Any], Mask, Mask]:
         """The values of several expressions, where any is null, and which rows are left to the row form."""
         arrays, nulls, by_row = [], None, None
         for node in nodes:
