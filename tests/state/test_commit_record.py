@@ -8,6 +8,7 @@ import pytest
 
 from transom.errors import StateError
 from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
+from transom.state.state_tables import decode_registered, encode_registered
 
 RECORD = CommitRecord(
     queries=(
@@ -26,27 +27,27 @@ RECORD = CommitRecord(
     inserting_seconds=0.125,
 )
 
+QUERIES = [
+    {
+        "name": "q",
+        "text": "SELECT 1",
+        "partial": False,
+        "since_batch": 0,
+        "suspended": None,
+        "failing_batches": 0,
+        "summaries": [],
+    },
+    {
+        "name": "p",
+        "text": "SELECT 2",
+        "partial": True,
+        "since_batch": 4,
+        "suspended": "divides by zero",
+        "failing_batches": 3,
+        "summaries": ["s", "t"],
+    },
+]
 STORED = {
-    "queries": [
-        {
-            "name": "q",
-            "text": "SELECT 1",
-            "partial": False,
-            "since_batch": 0,
-            "suspended": None,
-            "failing_batches": 0,
-            "summaries": [],
-        },
-        {
-            "name": "p",
-            "text": "SELECT 2",
-            "partial": True,
-            "since_batch": 4,
-            "suspended": "divides by zero",
-            "failing_batches": 3,
-            "summaries": ["s", "t"],
-        },
-    ],
     "summaries": [{"name": "s", "text": "CREATE SUMMARY s", "since_batch": 2}],
     "sources": {"bids": ["a.csv"], "quotes": True},
     "result_batches": {"batch": [3, 5], "clock": [1000, 2000], "files": [1, None]},
@@ -73,11 +74,13 @@ STORED = {
 
 def test_a_record_is_stored_by_field_names() -> None:
     assert RECORD.to_json() == STORED
+    assert encode_registered(RECORD.queries).to_pylist() == QUERIES
 
 
 @pytest.mark.parametrize("record", [RECORD, CommitRecord("spark")], ids=["full", "empty"])
 def test_a_record_comes_back(record: CommitRecord) -> None:
-    assert CommitRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+    queries = decode_registered(encode_registered(record.queries))
+    assert CommitRecord.from_json(json.loads(json.dumps(record.to_json())), queries) == record
 
 
 def test_the_same_settings_are_accepted() -> None:

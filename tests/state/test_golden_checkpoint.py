@@ -61,10 +61,10 @@ def test_the_other_parts_have_the_same_ids_and_contents(golden: Path, today: Pat
     assert list(ours) == list(theirs), CHANGED
     assert {kind for kind, _, _ in ours} == {
         "state", "sheet", "estimator", "summary", "pending", "selected", "accounts", "decisions", "queries",
-        "selections",
+        "selections", "registered",
     }  # fmt: skip
     for part, packed in ours.items():
-        if part[0] in ("sheet", "pending", "selected", "accounts", "queries", "selections"):
+        if part[0] in ("sheet", "pending", "selected", "accounts", "queries", "selections", "registered"):
             left, right = (pa.ipc.open_stream(data).read_all() for data in (packed, theirs[part]))
             assert left.schema == right.schema and left.equals(right), (part, CHANGED)
         elif part[0] != "state":

@@ -25,29 +25,6 @@ class QueryRecord:
     failing: int = 0  # batches in a row in which one of its functions failed
     summaries: tuple[str, ...] = ()  # that it was bound to
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "text": self.text,
-            "partial": self.partial,
-            "since_batch": self.since,
-            "suspended": self.suspended,
-            "failing_batches": self.failing,
-            "summaries": list(self.summaries),
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> QueryRecord:
-        return cls(
-            name=stored["name"],
-            text=stored["text"],
-            partial=stored["partial"],
-            since=stored["since_batch"],
-            suspended=stored["suspended"],
-            failing=stored["failing_batches"],
-            summaries=tuple(stored["summaries"]),
-        )
-
 
 @dataclass(frozen=True)
 class SummaryRecord:
@@ -110,8 +87,8 @@ class CommitRecord:
     and rejected rows, by kind and stream, such as `late/bids`. `idle_closed` says by stream whether its
     windows were closed since its last rows. `paces` are the rows and seconds of the last batches of streams
     whose budget is a time; `probing_pace` and `inserting_seconds` are the same for queries with a preference.
-    `decisions` are the planner's that hold and do not follow from the state alone; they are parts of the
-    snapshot, not of this record's JSON.
+    `decisions` are the planner's that hold and do not follow from the state alone; they and the queries are parts of
+    the snapshot, not of this record's JSON.
     """
 
     backend: str
@@ -142,7 +119,6 @@ class CommitRecord:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "queries": [query.to_json() for query in self.queries],
             "summaries": [summary.to_json() for summary in self.summaries],
             "sources": dict(self.sources),
             "result_batches": {
@@ -162,10 +138,15 @@ class CommitRecord:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any], decisions: tuple[PassDecisions, ...] = ()) -> CommitRecord:
+    def from_json(
+        cls,
+        stored: Mapping[str, Any],
+        queries: tuple[QueryRecord, ...] = (),
+        decisions: tuple[PassDecisions, ...] = (),
+    ) -> CommitRecord:
         results = stored["result_batches"]
         return cls(
-            queries=tuple(map(QueryRecord.from_json, stored["queries"])),
+            queries=queries,
             summaries=tuple(map(SummaryRecord.from_json, stored["summaries"])),
             sources=stored["sources"],
             result_batches=tuple(map(ResultFiles, results["batch"], results["clock"], results["files"])),

@@ -28,8 +28,10 @@ from transom.state.promising import PreferenceState, PromisingState, SummaryStat
 from transom.state.state import State, StoreState
 from transom.state.state_tables import (
     decode_queries,
+    decode_registered,
     decode_selections,
     encode_queries,
+    encode_registered,
     encode_selections,
 )
 
@@ -39,7 +41,7 @@ Parts = Mapping[PartKey, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
-ACCOUNTS, QUERIES, SELECTIONS = "accounts", "queries", "selections"
+ACCOUNTS, QUERIES, SELECTIONS, REGISTERED = "accounts", "queries", "selections", "registered"
 
 
 class RunShelf(Protocol):
@@ -80,9 +82,10 @@ def dumps(state: State, record: CommitRecord, shelf: RunShelf | None = None) -> 
     """A snapshot of a state and a commit record; without a shelf, runs are stored in the snapshot."""
     embedded = EmbeddedRuns()
     runs = embedded if shelf is None else shelf
-    selections, kinds = encode_selections(state.selections)
-    stored = encode_state(state, runs) | {"selection_kinds": kinds, "commit": record.to_json()}
+    selections, selection_kinds = encode_selections(state.selections)
+    stored = encode_state(state, runs) | {"selection_kinds": selection_kinds, "commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
+    parts[REGISTERED, "", 0] = _pack_table(encode_registered(record.queries))
     parts[QUERIES, "", 0] = _pack_table(encode_queries(state.queries))
     parts[SELECTIONS, "", 0] = _pack_table(selections)
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
@@ -111,7 +114,8 @@ def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, CommitRe
     stored = json.loads(parts[STATE, "", 0])
     state = decode_state(stored, parts, EmbeddedRuns(parts) if shelf is None else shelf)
     decisions = tuple(PassDecisions.unpacked(packed) for _, packed in _of_kind(DECISIONS, parts))
-    return state, CommitRecord.from_json(stored["commit"], decisions)
+    registered = decode_registered(_unpack_table(parts[REGISTERED, "", 0]))
+    return state, CommitRecord.from_json(stored["commit"], registered, decisions)
 
 
 def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
