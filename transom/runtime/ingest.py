@@ -151,9 +151,9 @@ class Ingest:
         columns = dict(relation_of(inner, registry.query(inner)).columns)
         stream = Stream(inner, columns, given.rules, ResultSource())
         frame = self.backend.frame(rows)
-        on_driver = replace(intent, stream=inner, reference={"rows": 0})
-        batch = self._batch(on_driver, stream, frame, registry, state)
-        batch = replace(batch, shelf=None, most_groups=None)  # the outcome stays on the driver
+        batch = self._batch(replace(intent, stream=inner), stream, frame, registry, state)
+        # The outcome stays on the driver.
+        batch = replace(batch, on_driver=True, shelf=None, most_groups=None)
         with IngestRun(batch, self.tables, self.backend) as run:
             return run.process().outcome
 
@@ -163,7 +163,6 @@ class Ingest:
         limits = self.planner.strategy.limits
         queries, on_demand = registry.reading(stream.name), registry.looking(stream.name)
         state = release_suspended(state, registry.compiled())
-        rows = intent.reference.get("rows", frame.driver_rows)
         return DataBatch(
             frame,
             stream.columns,
@@ -173,13 +172,12 @@ class Ingest:
             self.planner.plan(state, queries),
             intent.clock,
             intent.tables,
-            on_driver=rows is not None and rows <= limits.pushed_rows,
             shelf=self.executors.shelf(state),
             most_groups=self.executors.most_groups,
             on_demand=on_demand,
             store_sets=self.planner.store_sets(stream.name, on_demand),
             limits=limits,
-        )
+        ).with_rows(frame)
 
     def _run(
         self, intent: BatchIntent, batch: DataBatch, registry: Registry

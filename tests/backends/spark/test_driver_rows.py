@@ -78,6 +78,16 @@ def test_a_burst_starts_no_job(make_engine: EngineFactory, tmp_path: Path) -> No
     assert sorted(query.results()["n"].to_pylist()) == [5, 20, 20, 20]
 
 
+def test_an_arrow_table_as_a_source_starts_no_job(make_engine: EngineFactory) -> None:
+    engine = make_engine()
+    times = pa.array([60_000_000 * i for i in range(10)], pa.timestamp("us", tz="UTC"))
+    engine.stream("s", pa.table({"v": list(range(10)), "ts": times}), time="ts")
+    query = engine.register("SELECT sum(v) AS v FROM s [RANGE 5 minutes SLIDE 5 minutes]", "q")
+    with no_jobs(make_engine.session):
+        engine.drain()
+    assert query.results()["v"].to_pylist() == [10, 35]
+
+
 # --- joins -----------------------------------------------------------------------------------
 
 NAN = math.nan
