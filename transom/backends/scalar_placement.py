@@ -37,7 +37,7 @@ _TYPED_NODES = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ScalarPlace:
     """Why Spark evaluates an expression, or None if this process does; whether it has a vector form here."""
 
     reason: str | None = None
@@ -51,7 +51,7 @@ class ScalarPlacement:
     interpreter: InterpretedScalars
     types: TypesOf
     in_utc: bool  # whether the session's zone is UTC, which the interpreter assumes
-    _placed: dict[tuple[tuple[tuple[str, pa.DataType], ...], bool], dict[str, Place]] = field(
+    _placed: dict[tuple[tuple[tuple[str, pa.DataType], ...], bool], dict[str, ScalarPlace]] = field(
         default_factory=dict
     )
 
@@ -65,7 +65,7 @@ class ScalarPlacement:
             if place.reason is not None or (is_long and not place.is_vectorized)
         }
 
-    def places(self, columns: Columns, texts: Iterable[str]) -> dict[str, Place]:
+    def places(self, columns: Columns, texts: Iterable[str]) -> dict[str, ScalarPlace]:
         """Who evaluates each expression over such columns."""
         key = tuple(columns.items()), self.in_utc
         if sum(map(len, self._placed.values())) > MOST_CACHED:
@@ -77,23 +77,23 @@ class ScalarPlacement:
             placed |= self._decided(columns, new)
         return {text: placed[text] for text in distinct}
 
-    def _decided(self, columns: Columns, texts: Sequence[str]) -> dict[str, Place]:
-        placed: dict[str, Place] = {}
+    def _decided(self, columns: Columns, texts: Sequence[str]) -> dict[str, ScalarPlace]:
+        placed: dict[str, ScalarPlace] = {}
         candidates: dict[str, Compiled] = {}
         for text in texts:
             compiled = self.interpreter.compiled(columns, text)
             if compiled is None:
-                placed[text] = Place("only Spark can evaluate it")
+                placed[text] = ScalarPlace("only Spark can evaluate it")
             elif compiled.column is not None:
-                placed[text] = Place(is_vectorized=True)
+                placed[text] = ScalarPlace(is_vectorized=True)
             elif not compiled.is_exact:
-                placed[text] = Place("Java computes other last digits than this process")
+                placed[text] = ScalarPlace("Java computes other last digits than this process")
             elif needs_worker(text):
-                placed[text] = Place("it may take any time, and only Spark's jobs can be cancelled")
+                placed[text] = ScalarPlace("it may take any time, and only Spark's jobs can be cancelled")
             elif not self.in_utc and self._depends_on_zone(columns, text):
-                placed[text] = Place("it reads or makes times, and the session's time zone is not UTC")
+                placed[text] = ScalarPlace("it reads or makes times, and the session's time zone is not UTC")
             elif _says_its_type(text):
-                placed[text] = Place(is_vectorized=compiled.is_vectorized)
+                placed[text] = ScalarPlace(is_vectorized=compiled.is_vectorized)
             else:
                 candidates[text] = compiled
         asked = {text: _LONG_NUMBER.sub(lambda number: "1" * len(number[0]), text) for text in candidates}
@@ -103,9 +103,9 @@ class ScalarPlacement:
         for text, compiled in candidates.items():
             kind, compiled_kind = types[asked[text]], compiled.typed.type
             if isinstance(kind, SQLError) or kind != compiled_kind:
-                placed[text] = Place(f"its type is {kind} on Spark, and {compiled_kind} compiled")
+                placed[text] = ScalarPlace(f"its type is {kind} on Spark, and {compiled_kind} compiled")
             else:
-                placed[text] = Place(is_vectorized=compiled.is_vectorized)
+                placed[text] = ScalarPlace(is_vectorized=compiled.is_vectorized)
         return placed
 
     def _depends_on_zone(self, columns: Columns, text: str) -> bool:
