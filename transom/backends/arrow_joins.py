@@ -151,7 +151,7 @@ def _key_columns(
 ) -> list[pa.Array]:
     """Columns in the types in which they are compared."""
     casts = {
-        str(i): f"CAST({quoted(name)} AS {sql_type(kind)})"
+        str(i): f"CAST({quoted(name)} AS {cast_type_name(kind)})"
         for i, (name, kind) in enumerate(keys)
         if table.schema.field(name).type != kind
     }
@@ -215,10 +215,10 @@ def _compared(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return None
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         return None
-    return kind if left == right or sql_type(kind) is not None else None
+    return kind if left == right or cast_type_name(kind) is not None else None
 
 
-def sql_type(kind: pa.DataType) -> str | None:
+def cast_type_name(kind: pa.DataType) -> str | None:
     """The name of a type in SQL, if a value can be cast to it."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
