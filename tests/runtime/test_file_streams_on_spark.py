@@ -31,6 +31,8 @@ QUERIES = {
     "LEFT JOIN sites s ON b.site = s.site GROUP BY s.name",
     "text": "SELECT count(*) AS n, max(length(note)) AS longest FROM bids [RANGE 1 minute SLIDE 1 minute] "
     "WHERE upper(note) <> 'NOTE 3'",
+    "like": "SELECT concat(note, '!') AS shout, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] "
+    "WHERE note LIKE '%te 1' GROUP BY concat(note, '!')",
 }
 LEFT_TO_SPARK = {  # joins that repeat rows, and functions that tasks do not evaluate
     "repeated": "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] b "

@@ -35,6 +35,8 @@ _TYPED_NODES = (
     exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
 )  # fmt: skip
 
+ANY_TIME = "it may take any time, and only Spark's jobs can be cancelled"
+
 
 @dataclass(frozen=True)
 class ScalarPlace:
@@ -89,7 +91,7 @@ class ScalarPlacement:
             elif not compiled.is_exact:
                 placed[text] = ScalarPlace("Java computes other last digits than this process")
             elif needs_worker(text):
-                placed[text] = ScalarPlace("it may take any time, and only Spark's jobs can be cancelled")
+                placed[text] = ScalarPlace(ANY_TIME)
             elif not self.in_utc and self._depends_on_zone(columns, text):
                 placed[text] = ScalarPlace("it reads or makes times, and the session's time zone is not UTC")
             elif _says_its_type(text):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from transom.backends.scalar_placement import ANY_TIME
 from transom.backends.spark.scalars import SparkScalars
 from transom.columns.types import Columns
 
@@ -28,9 +29,15 @@ class TaskExpressions:
     def compiled(self, columns: Columns, texts: Sequence[str]) -> CompiledExpressions | None:
         """The expressions as tasks evaluate them; None if Spark has to evaluate one of them."""
         places = self.scalars.placement.places(columns, texts)
-        if any(place.reason is not None or not place.is_vectorized for place in places.values()):
+        found = {text: self.scalars.interpreter.compiled(columns, text) for text in places}
+        compiled = {text: expression for text, expression in found.items() if expression is not None}
+        # Tasks are parts of Spark's jobs, and end with them.
+        if any(place.reason not in (None, ANY_TIME) for place in places.values()):
             return None
-        found = [self.scalars.interpreter.compiled(columns, text) for text in texts]
-        compiled = [expression for expression in found if expression is not None]
-        used = {name for expression in compiled for name in expression.used}
-        return CompiledExpressions(tuple(expression.typed.type for expression in compiled), used)
+        if not all(expression.is_vectorized for expression in compiled.values()):
+            return None
+        cancelled = [text for text, place in places.items() if place.reason == ANY_TIME]
+        if self.scalars.types(columns, cancelled) != [compiled[text].typed.type for text in cancelled]:
+            return None
+        used = {name for expression in compiled.values() for name in expression.used}
+        return CompiledExpressions(tuple(compiled[text].typed.type for text in texts), used)
