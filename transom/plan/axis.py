@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.arrays import Ints
 from transom.columns.search import count_at_or_below
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth, scalars_of
 from transom.windows.intervals import IntervalSet
@@ -66,7 +67,8 @@ class Axis:
         first = axes[0]
         if first.kind is AxisKind.BYTES:
             return cls._over(first.scalar, first.kind, {t for axis in axes for t in axis.thresholds})
-        numbers = np.unique(np.concatenate([axis.numbers for axis in axes]))
+        thresholds = [threshold for axis in axes for threshold in axis.thresholds]
+        numbers = np.unique(np.array(thresholds, first.numbers.dtype))
         return cls(first.scalar, first.kind, tuple(numbers.tolist()))
 
     def translation(self, finer: Axis) -> np.ndarray:
@@ -102,6 +104,12 @@ class Axis:
     def place(self, threshold: Any) -> int:
         """The place of a threshold."""
         return self.places[_name(threshold)]
+
+    def places_of(self, thresholds: Sequence[Any]) -> Ints:
+        """The places of some thresholds."""
+        if self.kind is AxisKind.BYTES:
+            return np.array([self.places[threshold] for threshold in thresholds], np.int64)
+        return np.searchsorted(self.numbers, np.array(thresholds, self.numbers.dtype))
 
     @cached_property
     def numbers(self) -> np.ndarray:

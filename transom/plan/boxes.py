@@ -47,17 +47,14 @@ class Grid:
     @classmethod
     def of(cls, members: Sequence[OwnBoxes]) -> Grid:
         """The grid of predicates over the same scalars: its axes have the thresholds of all of them."""
-        axes = tuple(Axis.merged(axes) for axes in zip(*(member.axes for member in members), strict=True))
-        owners, codes = [], []
-        for place, member in enumerate(members):
-            owners += [place] * len(member.boxes)
-            tables = [_codes_in(axis, own) for axis, own in zip(axes, member.axes, strict=True)]
-            codes += [
-                [(table[start], table[stop]) for table, (start, stop) in zip(tables, box, strict=True)]
-                for box in member.boxes
-            ]
-        numbers = np.array(codes, np.int64).reshape(len(owners), len(axes), 2)
-        return cls(axes, np.array(owners, np.int64), numbers[:, :, 0].copy(), numbers[:, :, 1].copy())
+        boxes = [box for member in members for box in member.boxes]
+        owners = np.repeat(np.arange(len(members)), [len(member.boxes) for member in members])
+        own_axes = list(zip(*(member.axes for member in members), strict=True))
+        axes = tuple(map(Axis.merged, own_axes))
+        codes = np.array(boxes, np.int64).reshape(len(boxes), len(axes), 2)
+        for place, (axis, parts) in enumerate(zip(axes, own_axes, strict=True)):
+            codes[:, place] = _codes_in(axis, parts, owners, codes[:, place])
+        return cls(axes, owners, codes[:, :, 0].copy(), codes[:, :, 1].copy())
 
     def of_members(self, first: int, stop: int) -> Grid:
         """The boxes of some members, numbered from 0."""
@@ -65,10 +62,16 @@ class Grid:
         return Grid(self.axes, self.owners[chosen] - first, self.starts[chosen], self.stops[chosen])
 
 
-def _codes_in(axis: Axis, own: Axis) -> list[int]:
-    """For each code of an axis, and one beyond, the first code of a finer axis that it stands for."""
-    inner = [axis.place(threshold) + 1 for threshold in own.thresholds]
-    return [0, *inner, axis.null, axis.size]
+def _codes_in(axis: Axis, parts: Sequence[Axis], owners: Ints, codes: Ints) -> Ints:
+    """The codes of an axis that codes on coarser axes, given by their places, begin with."""
+    places = axis.places_of([threshold for part in parts for threshold in part.thresholds])
+    counts = np.array([len(part.thresholds) for part in parts], np.int64)
+    firsts = (np.cumsum(counts) - counts)[owners][:, None]
+    nulls = (counts + 1)[owners][:, None]
+    is_threshold = (codes > 0) & (codes < nulls)
+    at = np.where(is_threshold, firsts + codes - 1, 0)
+    found = np.where(is_threshold, places[at] + 1 if len(places) else 0, 0)
+    return np.where(codes < nulls, found, axis.null + codes - nulls)
 
 
 def own_boxes(conjuncts: Sequence[Predicate], scalars: Sequence[Scalar], most_boxes: int) -> OwnBoxes | None:

@@ -126,13 +126,18 @@ class CompiledQuery:
         return () if where is None else where.parts if isinstance(where, And) else (where,)
 
     @cached_property
+    def conjunct_texts(self) -> tuple[str, ...]:
+        """The texts of the conjuncts."""
+        return tuple(map(predicate_text, self.conjuncts))
+
+    @cached_property
     def selection(self) -> str:
         """The id in checkpoints of its tuples and groups: queries with the same selection share slices."""
         bound = self.query
         parts = [f"{bound.stream} by {bound.clock.attribute or 'rows'}"]
         parts += [f"join {join.table} on {join.on}" for join in sorted(bound.joins, key=lambda join: join.id)]
         if bound.where is not None:
-            parts.append(f"where {' AND '.join(sorted(map(predicate_text, self.conjuncts)))}")
+            parts.append(f"where {' AND '.join(sorted(self.conjunct_texts))}")
         if bound.keys:
             parts.append(f"group by {', '.join(key.scalar.sql for key in bound.keys)}")
         return " ".join(parts)

@@ -33,6 +33,7 @@ from transom.sql.query import And, Predicate, Scalar, scalars_of
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
 
+MANY = 1 << 62
 # What the selections of a grid have in common: the texts of conjuncts that all of them have, and the scalars that
 # their other conjuncts read.
 GridFrame = tuple[frozenset[str], tuple[Scalar, ...]]
@@ -115,6 +116,15 @@ class Selection:
             self.__dict__["_own_boxes"] = known
         boxes: OwnBoxes | None = known[1]
         return boxes
+
+    def own_ranges(self, sql: str) -> OwnBoxes:
+        """The ranges of one scalar, given by its SQL, that it selects."""
+        known: dict[str, OwnBoxes] = self.__dict__.setdefault("_own_ranges", {})
+        if sql not in known:
+            found = own_boxes((self.by_scalar[0][sql],), (self.scalars[sql],), MANY)
+            assert found is not None
+            known[sql] = found
+        return known[sql]
 
     @property
     def family_key(self) -> tuple[object, ...]:
@@ -385,14 +395,11 @@ def _family(
         return _made_of(members, paned, rest=members[0].conjuncts, kin=kin(members[0].conjuncts))
     assert isinstance(key, tuple)
     sql = key[2]
-    conditions = [member.by_scalar[0][sql] for member in members]
     searchable, others = members[0].by_scalar
     rest = (*(part for about, part in searchable.items() if about != sql), *others)
-    axis = Axis.of(next(iter(scalars_of(conditions[0]))), conditions)
-    found = [(i, *pair) for i, condition in enumerate(conditions) for pair in axis.true(condition)]
-    owners, starts, stops = np.array(found, np.int64).reshape(-1, 3).T
-    ranges = owners.copy(), starts.copy(), stops.copy()
-    return _made_of(members, paned, rest=rest, axis=axis, ranges=ranges, kin=kin(rest))
+    grid = Grid.of([member.own_ranges(sql) for member in members])
+    ranges = grid.owners, grid.starts[:, 0].copy(), grid.stops[:, 0].copy()
+    return _made_of(members, paned, rest=rest, axis=grid.axes[0], ranges=ranges, kin=kin(rest))
 
 
 def _grid_family(members: Sequence[Selection], frame: GridFrame, limits: Limits, paned: bool) -> Family:

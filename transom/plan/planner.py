@@ -33,7 +33,6 @@ from transom.plan.passes.placement import (
     summary_that_moves,
 )
 from transom.plan.passes.stores import store_sets
-from transom.plan.predicate_text import predicate_text
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
 from transom.sql.query import Predicate
@@ -308,7 +307,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
         interests.append(
             Interest(
                 first.query.clock,
-                tuple(conjuncts.setdefault(predicate_text(part), part) for part in first.conjuncts),
+                tuple(map(conjuncts.setdefault, first.conjunct_texts, first.conjuncts)),
                 tuple(key.scalar for key in first.query.keys),
                 first.key_columns or NO_COLUMNS,
                 first.pinned or NO_COLUMNS,
