@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 from tests.aggregates.laws import SAMPLES, accumulators, alike, answers, array
-from transom.aggregates.accumulators import Accumulator, Extreme, Sum
+from transom.aggregates.accumulators import (
+    REDUCED_BY_NUMPY,
+    Accumulator,
+    Extreme,
+    Sum,
+    reduce_by_arrow,
+    reduce_groups,
+)
 from transom.aggregates.numeric import combine_runs, contributions, numeric_form, reduce_runs
 
 EVERY = [
@@ -102,3 +109,19 @@ def test_runs_may_overlap_touch_and_lie_apart(ufunc: np.ufunc) -> None:
     assert reduce_runs(ufunc, numbers, (starts, stops)).tolist() == pytest.approx(expected)
     nothing = np.empty(0, np.int64)
     assert reduce_runs(ufunc, numbers, (nothing, nothing)).tolist() == []
+
+
+@pytest.mark.parametrize(("function", "kind"), sorted(REDUCED_BY_NUMPY, key=str), ids=str)
+def test_groups_of_numbers_are_reduced_to_the_bits_that_arrow_gives(function: str, kind: pa.DataType) -> None:
+    dice = np.random.default_rng(7)
+    doubles = [1.5, -0.0, 0.0, np.inf, -np.inf, np.nan, 1e300, -1e300, 0.1]
+    for size in (0, 1, 5, 40):
+        for nulls in (0.0, 0.3, 1.0):
+            codes = dice.integers(0, 6, size)
+            integers = dice.integers(-(2**30), 2**30, size) * (1 if kind == pa.int32() else 2**33)
+            numbers = dice.choice(doubles, size) if pa.types.is_floating(kind) else integers
+            some = pa.array(numbers, kind, mask=dice.random(size) < nulls)
+            reduced = reduce_groups(some, codes, 7, function)
+            expected = reduce_by_arrow(some, codes, 7, function)
+            assert reduced.type == expected.type
+            assert list(map(repr, reduced.to_pylist())) == list(map(repr, expected.to_pylist()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,11 @@ class NumericForm:
 
 def numeric_form(accumulator: Accumulator) -> NumericForm | None:
     """The numeric form of an accumulator, if it has one."""
+    return _form(accumulator) if isinstance(accumulator, CountRows | Count | Sum | Extreme) else None
+
+
+@lru_cache(maxsize=1024)
+def _form(accumulator: CountRows | Count | Sum | Extreme) -> NumericForm | None:
     match accumulator:
         case CountRows() | Count():
             return NumericForm(np.add, np.dtype(np.int64), 0, pa.int64(), counts=True)

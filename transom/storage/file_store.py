@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -236,8 +237,13 @@ def sync_paths(paths: Sequence[str]) -> None:
         for path in paths:
             _sync(path)
         return
-    with ThreadPoolExecutor(min(len(paths), _SYNC_THREADS)) as threads:
-        list(threads.map(_sync, paths))
+    list(_sync_threads(os.getpid()).map(_sync, paths))
+
+
+@cache
+def _sync_threads(process: int) -> ThreadPoolExecutor:
+    """The threads of a process that wait for the disk, started once: a forked process has none of its parent's."""
+    return ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="transom sync")
 
 
 def _sync(path: str) -> None:
