@@ -16,6 +16,7 @@ from tests.differential.oracle_comparison import oracle_answer, same_accounts, s
 from tests.engine_factory import EngineFactory
 from transom.elements import ClockKind
 from transom.oracle.batches import LookupAnswer
+from transom.plan.limits import Limits
 from transom.runtime.write_ahead_log import BatchLog
 from transom.storage.file_store import Store
 
@@ -49,6 +50,7 @@ def check_on_files(case: Case, make_engine: EngineFactory, directory: Path, **op
     """Let the batches come as files of a path: their rows are read and aggregated by the backend's tasks."""
     files = directory / "files"
     files.mkdir(parents=True)
+    options = {"limits": Limits(pushed_rows=0)} | options  # small files would be read on the driver
     engine = make_engine(str(directory / "checkpoint"), **options)
     engine.stream(
         "s",
