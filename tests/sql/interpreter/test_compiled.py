@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
@@ -87,3 +89,22 @@ def test_long_chains_of_conditions_compile_in_linear_time() -> None:
     text = " OR ".join(f"`vol` = {i}" for i in range(300))
     found = InterpretedScalars().project(pa.table({"vol": [299, 300, None]}), {"x": text})
     assert found["x"].to_pylist() == [True, False, None]
+
+
+def test_threads_that_compile_at_once_do_not_confuse_expressions() -> None:
+    scalars = InterpretedScalars()
+    table = pa.table({"x": [3]})
+
+    def values(thread: int) -> list[int]:
+        numbers = range(thread, 400, 4)
+        found = scalars.project(table, {str(n): f"(`x` + {n}) * {n + 1}" for n in numbers}).to_pylist()[0]
+        return [n for n in numbers if found[str(n)] != (3 + n) * (n + 1)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(values, range(4))) == [[]] * 4
+
+
+def test_an_error_of_a_branch_that_is_not_taken_is_no_error() -> None:
+    table = pa.table({"s": ["a", "b"], "pattern": ["a", "("]})
+    text = "CASE WHEN `s` = 'a' THEN `s` RLIKE `pattern` END"
+    assert InterpretedScalars().project(table, {"x": text})["x"].to_pylist() == [True, None]

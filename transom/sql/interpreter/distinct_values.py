@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.errors import DeadlineError
 from transom.sql.interpreter.decimals import Decimals, arrow_decimals
 from transom.sql.interpreter.values import column_values
 from transom.sql.interpreter.vectors import Mask, Vector, array_of, either, full, vector_of
@@ -59,7 +60,9 @@ def call_each(
     rows: Sequence[tuple[Any, ...]] = list(zip(*args, strict=True)) if args else [()] * count
     try:
         return pa.array([function(*row) for row in rows], type), None
-    except (ArithmeticError, ValueError):
+    except DeadlineError:  # raised in this thread to interrupt the call
+        raise
+    except Exception:
         outcomes = [_outcome(function, type, row) for row in rows]
         return pa.array([value for value, _ in outcomes], type), np.array([failed for _, failed in outcomes])
 
@@ -68,7 +71,9 @@ def _outcome(function: Callable[..., Any], type: pa.DataType, row: tuple[Any, ..
     try:
         value = function(*row)
         pa.scalar(value, type)
-    except (ArithmeticError, ValueError):
+    except DeadlineError:
+        raise
+    except Exception:  # the row form raises it again if the expression needs the value
         return None, True
     return value, False
 

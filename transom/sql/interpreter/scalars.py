@@ -25,6 +25,7 @@ ColumnKey = tuple[tuple[str, pa.DataType], ...]
 MAX_CACHED_EXPRESSIONS = 100_000
 MAX_CACHED_PLANS = 200
 MAX_RECENT_SCHEMAS = 16
+LARGE_TABLE = 1 << 28  # bytes
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,13 @@ class Evaluation:
             return self._table[compiled.column]
         if compiled.typed.vector is None:
             return self.array_by_row(compiled)
-        vector = self._vectors.value(compiled.typed)
-        found = array_of(vector, compiled.typed.type, self._table.num_rows)
+        try:
+            vector = self._vectors.value(compiled.typed)
+            found = array_of(vector, compiled.typed.type, self._table.num_rows)
+        except pa.ArrowException:  # texts of more than 2 GB do not fit into one array
+            if self._table.nbytes < LARGE_TABLE:
+                raise
+            return self.array_by_row(compiled)
         return found if vector.by_row is None else self._with_rows(found, vector.by_row, compiled)
 
     def array_by_row(self, compiled: Compiled) -> pa.Array | pa.ChunkedArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +26,9 @@ class Subtrees:
     def __init__(self) -> None:
         self._compiled: dict[int, Subtree] = {}
         self._keys: dict[Hashable, int] = {}
+        self._numbers = (
+            count()
+        )  # not the length of `_keys`: threads that compile at once must not share a number
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -42,7 +46,7 @@ class Subtrees:
                 for name, value in node.args.items()
                 if value is not None
             )
-        keys[id(node)] = key = self._keys.setdefault((type(node), parts), len(self._keys))
+        keys[id(node)] = key = self._keys.setdefault((type(node), parts), next(self._numbers))
         return key
 
     def _part(self, value: Any, text: str, keys: dict[int, int]) -> Hashable:
