@@ -191,3 +191,20 @@ def test_a_family_travels_without_its_members() -> None:
     there = pickle.loads(pickle.dumps(family))
     assert (len(there), there.members, there.slots) == (3, (), family.slots)
     assert [own.tolist() for own in there.ranges] == [[0, 1, 2], [1, 2, 3], [4, 4, 4]]
+
+
+def test_a_grid_family_travels_with_its_boxes_and_without_what_it_remembers() -> None:
+    wheres = [f"price > {i} AND seq < {9 - i}" for i in range(3)]
+    queries = [
+        compiled(f"SELECT sum(price) FROM bids {WINDOW} WHERE {w}", f"q{i}") for i, w in enumerate(wheres)
+    ]
+    (family,) = planned(*queries).families
+    family.parts(2)
+    there = pickle.loads(pickle.dumps(family))
+    assert there.grid is not None and there.grid.starts.tolist() == [[1, 0], [2, 0], [3, 0]]
+    assert there.grid.stops.tolist() == [[4, 3], [4, 2], [4, 1]]
+    assert set(vars(there)) == set(Family.__dataclass_fields__)
+    assert [part.ids.tolist() for part in there.parts(2)] == [
+        family.ids[:2].tolist(),
+        family.ids[2:].tolist(),
+    ]

@@ -96,6 +96,11 @@ class Selection:
         return options
 
     @cached_property
+    def slot_ids(self) -> tuple[str, ...]:
+        """The ids of its slots."""
+        return tuple(slot.id for slot in self.slots)
+
+    @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts of its conjuncts."""
         return tuple(map(predicate_text, self.conjuncts))
@@ -221,11 +226,12 @@ class Family:
 
 def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     """A family of some members."""
-    slots = {slot.id: slot for member in members for slot in member.slots}
+    alike = {member.slot_ids: member.slots for member in members}
+    slots = {slot.id: slot for own in alike.values() for slot in own}
     places = {key: i for i, key in enumerate(slots)}
-    by_layout: dict[tuple[Layout, tuple[int, ...]], list[int]] = defaultdict(list)
+    by_layout: dict[tuple[str, tuple[str, ...]], list[int]] = defaultdict(list)
     for i, member in enumerate(members):
-        by_layout[member.layout, tuple(places[slot.id] for slot in member.slots)].append(i)
+        by_layout[member.layout.id, member.slot_ids].append(i)  # a layout is slow to hash
     windows = tuple(member.windows for member in members)
     has_gaps = any(ids.has_gaps(window) for specs in windows for window in specs)
     return Family(
@@ -235,7 +241,10 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
         np.array([member.id for member in members], np.int64),
         np.array([len(member.queries) for member in members], np.int64),
         tuple(slots.values()),
-        tuple((layout, np.array(members_of), places) for (layout, places), members_of in by_layout.items()),
+        tuple(
+            (members[own[0]].layout, np.array(own), tuple(places[slot] for slot in slot_ids))
+            for (_, slot_ids), own in by_layout.items()
+        ),
         progressions(windows, paned),
         windows if has_gaps else None,
         members=tuple(members),
