@@ -9,6 +9,7 @@ different queries are equal strings and are computed once. In that text a stream
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Collection, Iterator
 
 import pyarrow as pa
@@ -161,7 +162,7 @@ class Item:
     sql: str
     type: pa.DataType
 
-    @property
+    @cached_property
     def is_key(self) -> bool:
         """Whether the item is a group column and nothing more."""
         return is_key_reference(self.sql)
@@ -228,7 +229,7 @@ class Query:
         values = {each.name: getattr(self, each.name) for each in fields(Query)}
         return OnDemandQuery(**values, using=using)
 
-    @property
+    @cached_property
     def estimated(self) -> tuple[Item, ...]:
         """The items whose final values are estimated while windows are open: numbers that are no GROUP BY columns."""
         if self.emit is None:
