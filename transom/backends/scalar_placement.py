@@ -30,9 +30,11 @@ _TIME_WORDS = re.compile(
     r"(?i)time|date|day|hour|minute|second|week|month|quarter|year|zone|interval|now|extract|trunc"
 )
 
+# Texts of which Arrow needs no more time than in proportion to their length, and Python's `re` its square at most.
+_LINEAR = re.compile(r"(?i)\bLIKE '[^'%\\]*%?[^'%\\]*%?[^'%\\]*'|\bconcat(?:_ws)?\(")
 _TYPED_NODES = (
     exp.Cast, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
-    exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean,
+    exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Boolean, exp.Like,
 )  # fmt: skip
 
 ANY_TIME = "it may take any time, and only Spark's jobs can be cancelled"
@@ -90,7 +92,7 @@ class ScalarPlacement:
                 placed[text] = ScalarPlace(is_vectorized=True)
             elif not compiled.is_exact:
                 placed[text] = ScalarPlace("Java computes other last digits than this process")
-            elif needs_worker(text):
+            elif needs_worker(_LINEAR.sub(" ", text) if compiled.is_vectorized else text):
                 placed[text] = ScalarPlace(ANY_TIME)
             elif not self.in_utc and self._depends_on_zone(columns, text):
                 placed[text] = ScalarPlace("it reads or makes times, and the session's time zone is not UTC")

@@ -57,7 +57,7 @@ def sealed_files(store: Store, directory: str, under: Collection[str] = ()) -> l
         if isinstance(error, CheckpointError):
             raise
         raise damaged(seal_name, str(error)) from error
-    found = store.files(directory)
+    found = _sizes(store, directory, under)
     chosen = [file for file in listed if not under or posixpath.dirname(file["name"]) in under]
     for file in chosen:
         name = f"{directory}/{file['name']}"
@@ -66,6 +66,17 @@ def sealed_files(store: Store, directory: str, under: Collection[str] = ()) -> l
         if found[file["name"]] != file["size"] or file["crc"] != _checksum(store, name):
             raise damaged(name, "its checksum does not fit its content")
     return [f"{directory}/{file['name']}" for file in chosen]
+
+
+def _sizes(store: Store, directory: str, under: Collection[str]) -> dict[str, int]:
+    """The files below a directory, or below directories in it, with their sizes."""
+    if not under:
+        return store.files(directory)
+    return {
+        f"{inner}/{name}": size
+        for inner in under
+        for name, size in store.files(f"{directory}/{inner}").items()
+    }
 
 
 def _checksum(store: Store, name: str) -> int | None:
