@@ -178,7 +178,7 @@ def test_a_damaged_file_of_any_kind_changes_no_answer(damage: Damage, how: Calla
         assert len(kinds) >= 2
     refused = {name for name, file in kinds.items() if damage.check(file, how)}
     if damage.program.state == "driver":
-        assert refused >= {"results.arrow", "late.parquet", "rejected.parquet", "sidelined.parquet"}
+        assert refused >= {"results.arrow", "late.arrow", "rejected.arrow", "sidelined.parquet"}
 
 
 def test_any_single_flipped_bit_is_found(damage: Damage, seed: int) -> None:
