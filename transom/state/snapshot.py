@@ -41,7 +41,7 @@ Parts = Mapping[PartKey, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
-ACCOUNTS, QUERIES, SELECTIONS, REGISTERED = "accounts", "queries", "selections", "registered"
+ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
 
 
 class RunShelf(Protocol):
@@ -86,8 +86,8 @@ def dumps(state: State, record: CommitRecord, shelf: RunShelf | None = None) -> 
     stored = encode_state(state, runs) | {"selection_kinds": selection_kinds, "commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts[REGISTERED, "", 0] = _pack_table(encode_registered(record.queries))
-    parts[QUERIES, "", 0] = _pack_table(encode_queries(state.queries))
-    parts[SELECTIONS, "", 0] = _pack_table(selections)
+    parts[QUERY_STATES, "", 0] = _pack_table(encode_queries(state.queries))
+    parts[SELECTION_STATES, "", 0] = _pack_table(selections)
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
@@ -143,8 +143,10 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
     return State(
         batch_id=stored["batch"],
         streams={name: state_json.decode_stream(stream) for name, stream in stored["streams"].items()},
-        queries=decode_queries(_unpack_table(parts[QUERIES, "", 0])),
-        selections=decode_selections(_unpack_table(parts[SELECTIONS, "", 0]), stored["selection_kinds"]),
+        queries=decode_queries(_unpack_table(parts[QUERY_STATES, "", 0])),
+        selections=decode_selections(
+            _unpack_table(parts[SELECTION_STATES, "", 0]), stored["selection_kinds"]
+        ),
         sheets={name: _unpack_table(packed) for name, packed in _of_kind(SHEET, parts)},
         shards=tuple(map(state_json.decode_shard, stored["shards"])),
         partitions=stored["partitions"],
