@@ -47,7 +47,7 @@ def test_what_a_batch_has_written_is_on_disk_before_others_see_it(
     delivered, committed = steps.index("delivery.begin"), steps.index("state.create")
     before = {step.removeprefix(f"{tmp_path}/checkpoint/") for step in steps[:delivered] if "/" in step}
     assert {"feeds/bids/0000000001.arrow", "log/0000000001.json", "results/0000000001/0000.arrow"} <= before
-    assert any(step.startswith("rejected/bids/") and step.endswith((".arrow", ".parquet")) for step in before)
+    assert any(step.startswith("rejected/bids/") and step.endswith((".arrow", ".arrow")) for step in before)
     assert {"feeds/bids", "log", "results/0000000001", "results"} <= before, "the entries of directories"
     sink = [step.removeprefix(f"{tmp_path}/out") for step in steps[delivered:committed] if "/out" in step]
     assert sink[0].startswith("/batch=1/.unfinished-") and set(sink[1:]) == {"/batch=1", ""}
