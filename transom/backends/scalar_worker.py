@@ -24,7 +24,7 @@ from transom.errors import DeadlineError
 from transom.sql.interpreter.scalars import InterpretedScalars
 
 _TEXT_FUNCTIONS = re.compile(
-    r"(?i)\b(like|ilike|rlike|regexp|regexp_like|repeat|lpad|rpad|replace|concat|concat_ws|translate|split_part)\b"
+    r"(?i)\b(rlike|regexp|regexp_like|repeat|lpad|rpad|replace|concat|concat_ws|translate|split_part)\b"
 )
 
 

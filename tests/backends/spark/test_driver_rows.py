@@ -179,12 +179,17 @@ COMPILED = [
     "CASE WHEN `i` > 1 THEN `d` END",
     "unix_micros(`t`)",
 ]
-COMPILED += ["`s` LIKE 'a%'", "NOT `s` LIKE '%a_b%'", "concat(`s`, 'x', `i`)", "concat_ws('-', `s`, 'y')"]
+COMPILED += [
+    "`s` LIKE 'a%'",
+    "NOT `s` LIKE '%a_b%'",
+    "`s` LIKE '%a%b%c%'",
+    "`s` ILIKE 'a%'",
+    "concat(`s`, 'x', `i`)",
+    "concat_ws('-', `s`, 'y')",
+]
 BY_SPARK = {
     "soundex(`s`)": "only Spark can evaluate it",
     "`s` RLIKE '(a+)+b'": "it may take any time, and only Spark's jobs can be cancelled",
-    "`s` LIKE '%a%b%c%'": "it may take any time, and only Spark's jobs can be cancelled",
-    "`s` ILIKE 'a%'": "it may take any time, and only Spark's jobs can be cancelled",
     "`s` LIKE concat('%', `s`)": "it may take any time, and only Spark's jobs can be cancelled",
     "repeat(`s`, `i`)": "it may take any time, and only Spark's jobs can be cancelled",
 }

@@ -104,6 +104,14 @@ def test_threads_that_compile_at_once_do_not_confuse_expressions() -> None:
         assert list(pool.map(values, range(4))) == [[]] * 4
 
 
+@pytest.mark.parametrize("operator", ["LIKE", "ILIKE"])
+def test_no_text_takes_long_to_compare_with_a_pattern(operator: str) -> None:
+    table = pa.table({"s": ["a" * 5_000, "ä" + "a" * 5_000, "a" * 5_000 + "b"]})
+    texts = {"x": f"`s` {operator} '{'%a' * 25}%b'"}
+    for project in (InterpretedScalars().project, InterpretedScalars().project_by_row):
+        assert project(table, texts)["x"].to_pylist() == [False, False, True]
+
+
 def test_an_error_of_a_branch_that_is_not_taken_is_no_error() -> None:
     table = pa.table({"s": ["a", "b"], "pattern": ["a", "("]})
     text = "CASE WHEN `s` = 'a' THEN `s` RLIKE `pattern` END"

@@ -66,11 +66,32 @@ def with_constants(native: NativeForm | None, args: Sequence[TypedExpression]) -
 
 
 @lru_cache(maxsize=4096)
-def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """The regular expression of a LIKE pattern."""
-    parts = pattern_parts(pattern, escape)
-    wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+def like_matcher(pattern: str, escape: str) -> Callable[[str], bool]:
+    """The test of a LIKE pattern: the parts between two % are sought in turn, so that no text takes long."""
+    parts: list[list[str]] = [[]]
+    for part in pattern_parts(pattern, escape):
+        if part == "%":
+            parts.append([])
+        else:
+            parts[-1].append("." if part == "_" else re.escape(part[-1]))
+    compiled = [re.compile("".join(part), re.DOTALL) for part in parts]
+    first, middle, last = compiled[0], compiled[1:-1], compiled[-1]
+    if len(parts) == 1:
+        return lambda value: first.fullmatch(value) is not None
+    first_size, last_size = len(parts[0]), len(parts[-1])
+
+    def matches_parts(value: str) -> bool:
+        at, end = first_size, len(value) - last_size
+        if at > end or not first.match(value) or not last.fullmatch(value, end):
+            return False
+        for each in middle:
+            found = each.search(value, at, end)
+            if found is None:
+                return False
+            at = found.end()
+        return True
+
+    return matches_parts
 
 
 def like(
@@ -81,7 +102,7 @@ def like(
     def function(value: str, wanted: str) -> bool:
         if ignore_case:
             value, wanted = value.lower(), wanted.lower()
-        return like_pattern(wanted, escape).fullmatch(value) is not None
+        return like_matcher(wanted, escape)(value)
 
     text, wanted = as_text(arg), as_text(pattern)
     vector = None
