@@ -274,14 +274,18 @@ def check_healthy(disturbed: Run) -> None:
 
 
 ON_SPARK = {
-    "an index of zero": value("element_at(array(v), 0)"),
+    "an index of zero": value("element_at(array(length(soundex(name))), 0)"),
     "an address that is none": value("url_decode(concat('%', name))"),
     "a pattern of weeks": value("date_format(ts, 'YYYY')"),
     "a time zone that is none": value("from_utc_timestamp(ts, name)"),
     "a group that is not there": value("regexp_extract(name, 'a', 5)"),
-    "a null in a map": item("max(map_keys(map(name, 1))[0])"),
+    "a null in a map": item("max(map_keys(map(soundex(name), 1))[0])"),
     "a format of a number": item("to_number(max(name), '99')"),
-    "HAVING with an index of zero": f"SELECT count(*) AS n FROM s {WINDOW} HAVING element_at(array(max(v)), 0) > 1",
+    "HAVING with an index of zero": f"SELECT count(*) AS n FROM s {WINDOW} HAVING "
+    "element_at(array(length(soundex(max(name)))), 0) > 1",
+    # Compiled expressions are null where Spark raises an error.
+    "a compiled index of zero": value("element_at(array(v), 0)"),
+    "a compiled null in a map": item("max(map_keys(map(name, 1))[0])"),
 }
 
 
@@ -292,4 +296,5 @@ def test_hostile_queries_on_spark(make_engine: EngineFactory) -> None:
     done = run(engine, engine.feed("s", SCHEMA, time="ts"), ON_SPARK)
     assert set(done.outcomes.values()) <= {"suspended", "harmless"}
     assert set(done.suspended) <= set(ON_SPARK) and len(done.suspended) >= 6
+    assert {name for name in done.suspended if "compiled" in name} == set()
     check_healthy(done)  # the local backend answers the same
