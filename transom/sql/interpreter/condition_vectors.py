@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from transom.sql.interpreter.decimal_vectors import decimal_comparison
 from transom.sql.interpreter.types import is_decimal, is_float, is_text
 from transom.sql.interpreter.vectors import (
-    Mask,
+    NullMask,
     Vector,
     VectorTable,
     array_of,
@@ -135,7 +135,7 @@ def chosen(
     type: pa.DataType, table: VectorTable, conditions: Sequence[np.ndarray], branches: Sequence[Vector]
 ) -> Vector:
     """For each row the branch of the first condition that holds; the last branch has no condition."""
-    by_row: Mask = None
+    by_row: NullMask = None
     for branch in branches:
         by_row = either(by_row, branch.by_row)
     if dtype_of(type) is None:
@@ -148,7 +148,7 @@ def chosen(
     return Vector(values, nulls, by_row)
 
 
-def _mask(nulls: Mask) -> np.ndarray:
+def _mask(nulls: NullMask) -> np.ndarray:
     return np.zeros(1, np.bool_) if nulls is None else nulls
 
 
@@ -157,7 +157,7 @@ def chosen_arrays(
     table: VectorTable,
     conditions: Sequence[np.ndarray],
     branches: Sequence[Vector],
-    by_row: Mask,
+    by_row: NullMask,
 ) -> Vector:
     """The same for columns that stay Arrow arrays: the places of the values among those of all branches."""
     rows = np.arange(table.num_rows)

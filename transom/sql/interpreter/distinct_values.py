@@ -12,9 +12,9 @@ import pyarrow as pa
 from transom.errors import DeadlineError
 from transom.sql.interpreter.decimals import Decimals, arrow_decimals
 from transom.sql.interpreter.values import column_values
-from transom.sql.interpreter.vectors import Mask, Vector, array_of, either, full, vector_of
+from transom.sql.interpreter.vectors import NullMask, Vector, array_of, either, full, vector_of
 
-Combine = Callable[[Sequence[Any], Mask, Mask], Vector]
+Combine = Callable[[Sequence[Any], NullMask, NullMask], Vector]
 MOST_COMBINATIONS = 1 << 62
 
 
@@ -25,7 +25,7 @@ def by_distinct(type: pa.DataType, function: Callable[..., Any], args: Sequence[
     """
     is_nested = any(pa.types.is_nested(arg) for arg in args)
 
-    def compute(arrays: Sequence[Any], nulls: Mask, by_row: Mask) -> Vector:
+    def compute(arrays: Sequence[Any], nulls: NullMask, by_row: NullMask) -> Vector:
         size = next((len(array) for array in arrays if len(array) != 1), 1)
         valid = None if nulls is None else np.flatnonzero(~full(nulls, size))
         columns = [_column(array, arg, size, valid) for array, arg in zip(arrays, args, strict=True)]
@@ -54,7 +54,7 @@ def by_distinct(type: pa.DataType, function: Callable[..., Any], args: Sequence[
 
 def call_each(
     function: Callable[..., Any], type: pa.DataType, lists: Sequence[Sequence[Any]], count: int
-) -> tuple[pa.Array, Mask]:
+) -> tuple[pa.Array, NullMask]:
     """A function of each combination of values (a list of length 1 is a constant), and where it failed."""
     args = [repeat(values[0], count) if len(values) == 1 else values for values in lists] if count else []
     rows: Sequence[tuple[Any, ...]] = list(zip(*args, strict=True)) if args else [()] * count

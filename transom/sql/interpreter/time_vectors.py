@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from transom.durations import DAY, SECOND
-from transom.sql.interpreter.cast_vectors import checked_dates
+from transom.sql.interpreter.cast_vectors import INT64, checked_dates
 from transom.sql.interpreter.vectors import Vector
-
-INT64 = np.iinfo(np.int64)
 
 
 def rounded_down(unit: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from transom.sql.interpreter.decimals import Decimals, arrow_decimals, decimals_of
 from transom.sql.interpreter.values import EXACT, FIRST_DATE, LAST_DATE, PER_UNIT
 
-Mask = np.ndarray | None  # of truth values; None where all are false
+NullMask = np.ndarray | None  # of truth values; None where all are false
 
 _DTYPES = {
     pa.int8(): np.int8, pa.int16(): np.int16, pa.int32(): np.int32, pa.int64(): np.int64,
@@ -36,8 +36,8 @@ class Vector(NamedTuple):
     """A column: its values, which of them are null, and the rows that only the row form can compute."""
 
     values: Any  # a NumPy or an Arrow array, see the module; whatever where null
-    nulls: Mask = None
-    by_row: Mask = None
+    nulls: NullMask = None
+    by_row: NullMask = None
 
 
 class VectorNode(Protocol):
@@ -71,14 +71,14 @@ def has_vectors(type: pa.DataType) -> bool:
     return dtype_of(type) is not None or any(test(type) for test in _ARROW_TYPES)
 
 
-def either(left: Mask, right: Mask) -> Mask:
+def either(left: NullMask, right: NullMask) -> NullMask:
     """Where one of two masks is true."""
     if left is None:
         return right
     return left if right is None else left | right
 
 
-def any_mask(masks: Iterable[Mask]) -> Mask:
+def any_mask(masks: Iterable[NullMask]) -> NullMask:
     """Where one of several masks is true."""
     return reduce(either, masks, None)
 
@@ -109,7 +109,7 @@ class VectorTable:
             known = self._values[id(node)] = node.vector(self)
         return known
 
-    def values(self, nodes: Sequence[VectorNode]) -> tuple[list[Any], Mask, Mask]:
+    def values(self, nodes: Sequence[VectorNode]) -> tuple[list[Any], NullMask, NullMask]:
         """The values of several expressions, where any is null, and which rows are left to the row form."""
         arrays, nulls, by_row = [], None, None
         for node in nodes:
@@ -169,7 +169,7 @@ def bits(data: pa.Buffer, offset: int, size: int) -> np.ndarray:
     return np.unpackbits(octets, bitorder="little")[offset % 8 : offset % 8 + size].view(np.bool_)
 
 
-def null_mask(array: pa.Array) -> Mask:
+def null_mask(array: pa.Array) -> NullMask:
     """Where an Arrow array is null."""
     if not array.null_count:
         return None
