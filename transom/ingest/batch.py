@@ -77,8 +77,12 @@ class DataBatch:
 
     def with_rows(self, frame: Frame) -> DataBatch:
         """The batch with other rows, which are aggregated on the driver if they are there and few."""
-        rows = frame.driver_rows
-        return replace(self, frame=frame, on_driver=rows is not None and rows <= self.limits.pushed_rows)
+        return replace(self, frame=frame, on_driver=self.is_on_driver(frame))
+
+    def is_on_driver(self, frame: Frame | None) -> bool:
+        """Whether rows are on the driver, and few enough to be worked on there."""
+        rows = None if frame is None else frame.driver_rows
+        return rows is not None and rows <= self.limits.pushed_rows
 
     @property
     def before(self) -> StreamState:

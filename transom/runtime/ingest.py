@@ -186,11 +186,13 @@ class Ingest:
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             late = None if ingested.late is None else with_reason(ingested.late, batch)
-            self.outputs.rows.write("late", stream, intent.batch_id, late)
+            self.outputs.rows.write("late", stream, intent.batch_id, late, batch.is_on_driver(late))
             if late is not None:
                 groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
                 self.outputs.rows.write_late_queries(stream, groups)
-            self.outputs.rows.write("rejected", stream, intent.batch_id, ingested.rejected)
+            rejected = ingested.rejected
+            on_driver = batch.is_on_driver(rejected)
+            self.outputs.rows.write("rejected", stream, intent.batch_id, rejected, on_driver)
             return ingested.outcome, self.promising.arrive(
                 run, ingested.time_limit, intent, registry.preference_queries()
             )

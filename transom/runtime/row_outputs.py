@@ -57,14 +57,16 @@ class RowOutputs:
         """Continue with the files that a commit lists."""
         self.committed = dict(committed)
 
-    def write(self, kind: str, stream: str, batch_id: int, rows: Frame | None) -> None:
+    def write(
+        self, kind: str, stream: str, batch_id: int, rows: Frame | None, on_driver: bool = False
+    ) -> None:
         """Write a batch's rows: here if they are on the driver, else by the backend."""
         where = f"{kind}/{stream}"
         if (before := self._written.pop(where, None)) is not None:  # of an attempt that failed
             self.store.delete(before.directory)
         if rows is None:
             return
-        if rows.driver_rows is not None:
+        if on_driver:
             table = rows.to_table(few=True)
             if table.num_rows:
                 directory = f"{where}/{batch_id:010d}"
