@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak test-api test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
+.PHONY: help demo test coverage soak test-api test-spark test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ PAPERS := prodding timegram ordered-sharing promising
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
-PACKAGE_TESTS := -m "not cluster and not browser and not faults" \
+PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not faults" \
 	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser faults)
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
@@ -26,7 +26,7 @@ help: ## list the targets
 demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
 
-test: java $(READY) ## the package's tests, without those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
+test: java $(READY) ## the package's tests, without the comparisons with Spark and those for the cluster, the browser and faults (ARGS="-k slack" for some of them)
 	@$(BIN)/python -m pytest $(PACKAGE_TESTS) $(WORKERS) $(ARGS)
 
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
@@ -44,6 +44,9 @@ test-api: java $(READY) ## many generated requests against the API's description
 test-browser: java $(READY) ## the dashboard in a real Chromium, which is installed if it is missing
 	@scripts/install-browser
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
+
+test-spark: java $(READY) ## files, rows of the driver and scalars, compared with Spark value by value
+	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser faults) $(ARGS)
 
 test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
 	@$(BIN)/python -m pytest -m "faults and not cluster" $(WORKERS) $(ARGS)

@@ -57,9 +57,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep thousands of test items out of every later pass of the garbage collector."""
+    """Keep thousands of test items out of every later pass of the garbage collector, and make passes rare."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)  # the plugin reads the groups in the same hook

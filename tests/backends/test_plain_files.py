@@ -95,6 +95,7 @@ def _files(backend: SparkBackend | LocalBackend, path: Path) -> tuple[dict, list
     return dict(files.columns), files.read(files.pending()[0]).to_table().to_pylist()
 
 
+@pytest.mark.comparison
 @pytest.mark.spark
 def test_plain_columns_of_csv_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     kept = certain([*USUAL, *generated(1500, seed=1)], is_csv=True)
@@ -116,6 +117,7 @@ def test_plain_columns_of_csv_are_those_of_spark(spark: SparkSession, tmp_path: 
     assert our_rows == their_rows
 
 
+@pytest.mark.comparison
 @pytest.mark.spark
 def test_plain_columns_of_json_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     values: list[list[Any]] = [

@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -119,6 +119,12 @@ class Workload:
             return list(AT_ONCE)
         return [name for name, query in QUERIES.items() if query.is_registered(begun)]
 
+    @property
+    def limits(self) -> Limits:
+        """Late and rejected rows of a feed are written by the driver, those of files by the backend."""
+        limits = Limits(process_ends=NEVER)
+        return limits if self.source == "feed" else replace(limits, pushed_rows=0)
+
     def run(self, place: Path) -> None:
         """Do all that is still to do, and write the outcome."""
         session = new_session(place) if self.backend == "spark" else None
@@ -140,7 +146,7 @@ class _Run:
             clock=self.clock,
             state=workload.state,
             retention=6,
-            limits=Limits(process_ends=NEVER),
+            limits=workload.limits,
         )
         stream: dict[str, Any] = {"time": "ts", "slack": "30 s"}
         if not workload.at_once:

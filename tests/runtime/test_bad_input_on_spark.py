@@ -26,7 +26,10 @@ from tests.runtime.bad_files import (
 from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
 from transom.backends.spark.hadoop_file import HadoopFile
 
-pytestmark = on_spark("Spark's readers fail in their own ways; the local backend has tests of its own")
+pytestmark = [
+    on_spark("Spark's readers fail in their own ways; the local backend has tests of its own"),
+    pytest.mark.comparison,
+]
 BIDS = "site int, price double, ts timestamp"
 LINES = "".join(
     f'{{"site": {n}, "price": 1.5, "ts": "2013-01-01T12:00:{n % 60:02d}Z"}}\n' for n in range(4000)

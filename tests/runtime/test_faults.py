@@ -338,7 +338,7 @@ def test_a_dropped_query_leaves_nothing_in_the_state(make_engine: EngineFactory,
         "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site", name="large"
     )
     engine.register(PER_MINUTE, name="small")
-    feed.push(bids(*((i, 1.0, "12:00") for i in range(5000))))
+    feed.push(bids(*((i, 1.0, "12:00") for i in range(20_000))))
     engine.step()
     before = engine.progress().state_bytes
     engine.query("large").drop()
@@ -347,7 +347,7 @@ def test_a_dropped_query_leaves_nothing_in_the_state(make_engine: EngineFactory,
     again, _ = bids_engine(make_engine, tmp_path, slack="1 hour")
     assert set(again.queries()) == {"small"}
     again.drain()
-    assert answers(again.query("small")) == [("12:00", "12:01", 5000)]
+    assert answers(again.query("small")) == [("12:00", "12:01", 20_000)]
 
 
 # --- checkpoints that do not fit -------------------------------------------------------------

@@ -20,7 +20,7 @@ from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.file_tasks import FileJob
 from transom.plan.limits import Limits
 
-pytestmark = on_spark("Spark reads files in three ways")
+pytestmark = [on_spark("Spark reads files in three ways"), pytest.mark.comparison]
 
 START = 1_600_000_000_000_000
 MINUTE = 60_000_000

@@ -18,7 +18,7 @@ from transom.backends.spark.backend import SparkBackend
 from transom.backends.spark.driver_frame import DriverFrame
 from transom.sql.query import Join
 
-pytestmark = on_spark("whether Spark starts a job is seen in Spark")
+pytestmark = [on_spark("whether Spark starts a job is seen in Spark"), pytest.mark.comparison]
 
 STREAM = "site int, price double, name string, ts timestamp"
 

@@ -19,7 +19,7 @@ from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.frame import SparkFrame
 from transom.plan.limits import Limits
 
-pytestmark = on_spark("tasks of Spark read files with Arrow")
+pytestmark = [on_spark("tasks of Spark read files with Arrow"), pytest.mark.comparison]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.sql.interpreter.hostile_values import FUNCTIONS, OPERATORS, TYPES, ex
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.interpreter.values import column_values
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.comparison]
 
 SCALARS = InterpretedScalars()
 ROWS, SEED = 60, 3
