@@ -12,7 +12,8 @@ from transom.storage.failpoints import FAILPOINTS
 # Files that only some programs write.
 ONLY_FEEDS = ("feeds.",)
 ONLY_EXECUTORS = ("shards.",)
-ONLY_FILES = ("late.write", "rejected.write")  # the driver writes late and rejected rows of feeds
+# The driver writes late and rejected rows of feeds.
+ONLY_FILES = ("late.write", "late.written", "rejected.write", "rejected.written")
 ONLY_FEEDS_ON_EXECUTORS = ("glances.",)  # prods that are pushed read windows of executors
 
 
