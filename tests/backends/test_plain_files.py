@@ -90,7 +90,7 @@ def certain(columns: list[list[Any]], is_csv: bool) -> list[list[Any]]:
     return kept
 
 
-def _files(backend: SparkBackend | LocalBackend, path: Path) -> tuple[dict, list[dict]]:  # type: ignore[type-arg]
+def _files(backend: SparkBackend | LocalBackend, path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     files = backend.open_files(str(path))
     return dict(files.columns), files.read(files.pending()[0]).to_table().to_pylist()
 

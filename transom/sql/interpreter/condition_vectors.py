@@ -81,26 +81,38 @@ def null_safe_equality(equal: Vector, left: Vector, right: Vector) -> Vector:
     return Vector((equal.values & ~equal.nulls) | both, None, equal.by_row)
 
 
+def text_membership(constants: Sequence[str]) -> Callable[[Any], np.ndarray]:
+    """Which texts are among some constants."""
+    texts = pa.array(constants, pa.string())
+
+    def contained(values: Any) -> np.ndarray:
+        return vector_of(pc.is_in(values, texts)).values
+
+    return contained
+
+
+def number_membership(type: pa.DataType, constants: Sequence[Any]) -> Callable[[Any], np.ndarray]:
+    """Which numbers, dates or times are among some constants; NaN equals NaN."""
+    wanted = [constant_vector(value, type).values for value in constants]
+    numbers = np.concatenate(wanted) if wanted else np.zeros(0, dtype_of(type))
+    has_nan = is_float(type) and bool(np.isnan(numbers).any())
+
+    def contained(values: Any) -> np.ndarray:
+        return np.isin(values, numbers) | np.isnan(values) if has_nan else np.isin(values, numbers)
+
+    return contained
+
+
 def membership(
     type: pa.DataType, constants: Sequence[Any], has_null: bool
 ) -> Callable[[Vector], Vector] | None:
     """`x IN (constants)`: null for what is not found if there is a null among them."""
-    wanted = [constant_vector(value, type).values for value in constants]
-    find: Callable[[Any], np.ndarray]
-    if is_text(type):
-        texts = pa.array(constants, pa.string())
-        find = lambda values: vector_of(pc.is_in(values, texts)).values  # noqa: E731
-    elif dtype_of(type) is None:
+    if not is_text(type) and dtype_of(type) is None:
         return None
-    else:
-        numbers = np.concatenate(wanted) if wanted else np.zeros(0, dtype_of(type))
-        has_nan = is_float(type) and bool(np.isnan(numbers).any())
-        find = lambda values: (  # noqa: E731
-            np.isin(values, numbers) | np.isnan(values) if has_nan else np.isin(values, numbers)
-        )
+    contained = text_membership(constants) if is_text(type) else number_membership(type, constants)
 
     def compute(vector: Vector) -> Vector:
-        found = find(vector.values)
+        found = contained(vector.values)
         return Vector(found, either(vector.nulls, ~found) if has_null else vector.nulls, vector.by_row)
 
     return compute

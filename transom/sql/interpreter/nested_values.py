@@ -35,8 +35,11 @@ def array(args: Sequence[TypedExpression]) -> TypedExpression:
     """`array(x, ...)`, of one common type."""
     type = types.common_type([arg.type for arg in args], text=True) if args else types.NULL
     elements = [converted(arg, type) for arg in args]
-    of = lambda row: [element.of(row) for element in elements]  # noqa: E731
     list_type = pa.list_(type)
+
+    def of(row: Row) -> list[Any]:
+        return [element.of(row) for element in elements]
+
     return combined(list_type, of, elements, lambda table: array_vector(table, list_type, elements))
 
 

@@ -20,6 +20,7 @@ from transom.sql.interpreter.text_vectors import (
 )
 from transom.sql.interpreter.typed_expression import Row, TypedExpression, combined, converted, strict
 from transom.sql.interpreter.types import BOOL, INT, STRING, unsupported
+from transom.sql.interpreter.vectors import Vector
 
 NativeForm = Callable[..., Callable[[pa.Array], Any] | None]  # from constants to a vector form
 
@@ -190,8 +191,7 @@ def substring(args: Sequence[TypedExpression]) -> TypedExpression:
         return value[max(begin, 0) : max(begin + count, 0)]
 
     parts = [as_text(args[0]), *(converted(number, INT) for number in args[1:])]
-    native = lambda place, count=None: substring_vector(place, count)  # noqa: E731
-    return strict(STRING, function, *parts, vector=with_constants(native, parts))
+    return strict(STRING, function, *parts, vector=with_constants(substring_vector, parts))
 
 
 def left(value: str, count: int) -> str:
@@ -266,11 +266,14 @@ def located_from(args: Sequence[TypedExpression]) -> TypedExpression:
 
     parts = [as_text(search), as_text(value), *(converted(each, INT) for each in start)]
     wanted = parts[0].constant
-    vector = None
     if isinstance(wanted, str) and not start:
-        form = location_vector(wanted, lambda whole: located(whole, wanted))
-        vector = lambda _, texts: form(texts)  # noqa: E731
-    return strict(INT, function, *parts, vector=vector)
+        locate = location_vector(wanted, lambda whole: located(whole, wanted))
+
+        def vector(_: Any, texts: Any) -> Vector:
+            return locate(texts)
+
+        return strict(INT, function, *parts, vector=vector)
+    return strict(INT, function, *parts)
 
 
 def translated(value: str, search: str, replacement: str) -> str:

@@ -56,7 +56,7 @@ def of_ascii(
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def substring_vector(place: int, count: int | None) -> Callable[[pa.Array], Vector]:
+def substring_vector(place: int, count: int | None = None) -> Callable[[pa.Array], Vector]:
     """`substring(x, place, count)` with constants."""
     if place > 0 or place == 0:
         start = max(place - 1, 0)
