@@ -56,6 +56,7 @@ test-cluster: java $(READY) ## the differential tests on a real standalone clust
 
 bench: java $(BENCH)/.ready ## every workload against every bar, about an hour; CSV in benchmarks/results
 	@$(BENCH)/bin/python -m benchmarks.run $(ARGS)
+	@$(BENCH)/bin/python -m benchmarks.analysis
 
 bench-lookups: java $(BENCH)/.ready ## what structures cost, and lookups over a running engine, three minutes
 	@$(BENCH)/bin/python -m benchmarks.structures

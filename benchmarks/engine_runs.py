@@ -49,7 +49,12 @@ class Measure(Protocol):
     """Aggregates batches with one strategy for windows and one for fragments, and returns the cost."""
 
     def __call__(
-        self, batches: list[pa.Table], queries: dict[str, str], windows: str, fragments: str
+        self,
+        batches: list[pa.Table],
+        queries: dict[str, str],
+        windows: str,
+        fragments: str,
+        clock: Callable[[], float] = ...,
     ) -> Measured: ...
 
 

@@ -14,6 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmarks.analysis import PAPER_FRAGMENTS, RATES, Point, read_points
 from benchmarks.rows import Row, latest, read
 from benchmarks.run import RESULTS, ROOT
 
@@ -56,9 +57,9 @@ def draw(axes: Any, points: Sequence[tuple[int, float]], strategy: str, label: s
     axes.plot(*zip(*points, strict=True), marker=marker, color=color, label=label or text, **more)
 
 
-def finish(figure: Any, axes: Any, title: str, path: Path) -> None:
+def finish(figure: Any, axes: Any, title: str, path: Path, unit: str = "seconds") -> None:
     """Set scales and labels, and write the file; equal rows give equal files."""
-    axes.set(title=title, xlabel="queries", ylabel="seconds", xscale="log", yscale="log")
+    axes.set(title=title, xlabel="queries", ylabel=unit, xscale="log", yscale="log")
     ticks = sorted({x for line in axes.get_lines() for x in line.get_xdata()})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
@@ -80,7 +81,7 @@ def plot_aggregation(results: Path, out: Path) -> list[Path]:
             for strategy in sorted(by_strategy, key=list(LINE_STYLES).index):
                 draw(axes, by_strategy[strategy], strategy)
             paths.append(out / f"aggregation-{workload.lower().replace('_', '-')}.svg")
-            finish(figure, axes, title, paths[-1])
+            finish(figure, axes, title, paths[-1], "seconds of processor time")
     return paths
 
 
@@ -115,6 +116,38 @@ def plot_polars(results: Path, out: Path) -> list[Path]:
     return [path]
 
 
+def plot_analysis(results: Path, out: Path) -> list[Path]:
+    """Aggregations by formula, as in figures 4 and 10."""
+    points = read_points(results)
+    if not points:
+        return []
+    figure, panels = plt.subplots(1, len(RATES) + 1, figsize=(14, 4))
+    for axes, rate in zip(panels, RATES, strict=False):
+        _analysed(axes, [point for point in points if point.figure == 4 and point.rate == rate])
+        each_hour = f"{rate:g} tuples a second" if rate > 1 else f"{rate * 3600:g} tuples an hour"
+        axes.set(title=f"Slices, {each_hour} (figure 4)", xlabel="windows", ylabel="aggregations an hour")
+    _analysed(panels[-1], [point for point in points if point.figure == 10])
+    panels[-1].axvline(PAPER_FRAGMENTS, color="#7f7f7f", linestyle=":", label="the paper's workload")
+    panels[-1].set(title="Fragments (figure 10)", xlabel="fragments", ylabel="aggregations in ten minutes")
+    for axes in panels:
+        axes.set(xscale="log", yscale="log")
+        axes.grid(True, alpha=0.3)
+        axes.legend(fontsize="small")
+    figure.tight_layout()
+    path = out / "analysis.svg"
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return [path]
+
+
+def _analysed(axes: Any, points: Sequence[Point]) -> None:
+    for technique in dict.fromkeys(point.technique for point in points):
+        line = [(point.x, point.total) for point in points if point.technique == technique]
+        color = "#d62728" if technique.startswith("unshared") else "#1f77b4"
+        style = "--" if technique.endswith("counted") else "-"
+        axes.plot(*zip(*line, strict=True), color=color, linestyle=style, label=technique)
+
+
 def main(given: Sequence[str] | None = None) -> None:
     """Draw the plots for which there are results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plot", description=__doc__)
@@ -123,7 +156,7 @@ def main(given: Sequence[str] | None = None) -> None:
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
     plt.rcParams["svg.hashsalt"] = "transom"  # otherwise the ids differ from run to run
-    for plotted in (plot_aggregation, plot_scale, plot_polars):
+    for plotted in (plot_aggregation, plot_scale, plot_polars, plot_analysis):
         for path in plotted(options.results, options.out):
             print(path.name)
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import engine_runs, experiments
+from benchmarks.analysis import figure_4, figure_10, write
 from benchmarks.bars import BARS, Bar, Side, resized
 from benchmarks.engine_runs import Churn, minutes
 from benchmarks.experiments import EXPERIMENTS, SHORT, Bench
@@ -116,7 +117,7 @@ class Measured:
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel, an engine and competitors that take a second without doing anything."""
     kernel = ModuleType("benchmarks.kernel")
-    kernel.measure = lambda *_: Measured()  # type: ignore[attr-defined]
+    kernel.measure = lambda *_, **__: Measured()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "benchmarks.kernel", kernel)
     monkeypatch.setattr(Bench, "spark", None)
     monkeypatch.setattr(experiments, "native", lambda spark, hour, queries: (float(len(queries)), {}))
@@ -176,8 +177,9 @@ def test_plots_are_drawn_from_the_files(data: Path, tmp_path: Path) -> None:
     for name in EXPERIMENTS:
         for row in EXPERIMENTS[name](Bench(replace(SHORT, rows=1_000), data)):
             append(tmp_path / "results", row)
+    write([*figure_4(), *figure_10(observed=5)], tmp_path / "results")
     for folder in ("once", "again"):
         plot.main(["--results", str(tmp_path / "results"), "--out", str(tmp_path / folder)])
     drawn = {path.name: path.read_bytes() for path in (tmp_path / "once").iterdir()}
-    assert len(drawn) == 7
+    assert len(drawn) == 8
     assert drawn == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
