@@ -113,6 +113,7 @@ def check(text: str, run: Any) -> None:
             ".",
         ),
         ("SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE ts > ts - INTERVAL 0.1 MINUTES", "."),
+        (f"SELECT price FROM bids WITH PREFERENCE desc {'1 + ' * 500}price", "at most 100 operands"),
         (f"SELECT {'(' * 5000}1 FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE {'NOT ' * 5000}seen", "."),
     ],

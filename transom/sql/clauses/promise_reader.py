@@ -21,6 +21,7 @@ WINDOW_CLAUSES = ("EMIT", "USING", "WITHIN")  # the last clauses of window queri
 _SUMS = {TokenType.PLUS: "+", TokenType.DASH: "-"}
 _PRODUCTS = {TokenType.STAR: "*", TokenType.SLASH: "/"}
 _MOST_NAMES = 4  # names in a dotted path; a column has no more
+_MOST_OPERANDS = 100  # binding, EXPLAIN and evaluation recurse into a promise
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class PromiseReader(TokenReader):
 
     name: str
     ends: tuple[str, ...]  # words that may follow the promise
+    operands = 0  # read so far; signs and parentheses count, too
 
     def order(self) -> str:
         """Read the order, `desc` unless given."""
@@ -73,6 +75,9 @@ class PromiseReader(TokenReader):
         if token is None or self._is_part():
             before = self.tokens[self.at - 1]
             self.fail(f"expected an expression after {before.text}, like {COUNT}(item)", before)
+        self.operands += 1
+        if self.operands > _MOST_OPERANDS:
+            self.fail(f"a promise has at most {_MOST_OPERANDS} operands, signs and parentheses", token)
         if token.token_type in _SUMS:
             self.at += 1
             return self._signed(token, self._operand())
