@@ -230,3 +230,46 @@ def test_a_text_that_is_no_query_is_an_error(text: str, said: str) -> None:
     with pytest.raises(SQLError) as refused:
         bound(text)
     assert said in refused.value.message
+
+
+@pytest.mark.parametrize("key", ["volume > 5", "volume % 5", "NOT live", "volume IN (1, 2)", "lower(symbol)"])
+@pytest.mark.parametrize(
+    "having",
+    ["a0 > 9", "a0 IN (1, 2)", "NOT a0 > 9", "lower(a0) = 'x'", "window_start > ts0", "a0 % 5 = 1", "a0 > 9 AND g IS NULL"],
+)
+def test_having_compares_an_alias_whatever_the_key_is(key: str, having: str) -> None:
+    query = over_trades(f"{key} AS g, sum(price) AS a0, max(ts) AS ts0", f"GROUP BY {key} HAVING {having}")
+    assert "`a0`" in (query.having or "") or "`a1`" in (query.having or "")
+
+
+def test_the_key_in_a_condition_is_the_key_and_not_an_alias() -> None:
+    query = over_trades("volume > 5 AS g, sum(price) AS a", "GROUP BY volume > 5 HAVING volume > 5 AND a > 9")
+    assert query.having == "`k0` AND `a0` > 9"
+
+
+def test_window_is_no_part_of_a_key() -> None:
+    query = bound(
+        "SELECT volume > 5 AS g, count(*) AS n FROM Trades GROUP BY window(ts, '1 minute'), volume > 5 "
+        "HAVING window(ts, '1 minute').start > ts0 OR window.end > max(ts)".replace("ts0", "min(ts)")
+    )
+    assert query.having == "`window_start` > `a1` OR `window_end` > `a2`"
+
+
+@pytest.mark.parametrize(
+    ("key", "item", "sql"),
+    [
+        ("upper(symbol)", "upper(symbol) || '!'", "`k0` || '!'"),
+        ("upper(symbol)", "'<' || upper(symbol) || '>'", "'<' || `k0` || '>'"),
+        ("tags[0]", "tags[0] || '!'", "`k0` || '!'"),
+        ("cast(site AS string)", "cast(site AS string) || symbol", None),
+        ("site + 1", "(site + 1) || '!'", "(`k0`) || '!'"),
+        ("site % 7", "(site % 7) & 3", "(`k0`) & 3"),
+        ("abs(site)", "abs(site) << 1", "`k0` << 1"),
+    ],
+)
+def test_a_key_is_found_in_a_chain_of_operators(key: str, item: str, sql: str | None) -> None:
+    if sql is None:
+        with pytest.raises(SQLError, match="symbol is neither in GROUP BY"):
+            over_trades(f"{item} AS x, count(*)", f"GROUP BY {key}")
+    else:
+        assert over_trades(f"{item} AS x, count(*)", f"GROUP BY {key}").items[-2].sql == sql

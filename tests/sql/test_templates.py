@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sql.generated_texts import TextMaker
 from tests.sql.test_bind import QUERIES
 from tests.sql.trades_catalog import CATALOG, Rules, bound
 from transom.errors import SQLError
@@ -18,6 +20,7 @@ from transom.sql.query import And, Comparison, Member, Truth
 from transom.sql.syntax.spark_parser import TransomParser
 
 WINDOW = "[RANGE 5 min SLIDE 1 min]"
+GENERATED = 200
 
 # A query, and two sets of constants for it. The second set is put into what was read with the first ...
 READ_ONCE = {
@@ -112,22 +115,43 @@ _CONSTANTS = re.compile(r"'[^']*'|\b\d+(?:\.\d+)?\b")
 
 
 @given(st.sampled_from(QUERIES), st.randoms(use_true_random=False))
-def test_any_constants_give_the_query_or_error_of_binding_alone(text: str, random: Any) -> None:
+def test_any_constants_give_the_query_or_error_of_binding_alone(text: str, draw: Any) -> None:
     def other(found: re.Match[str]) -> str:
-        if random.random() < 0.6:
+        if draw.random() < 0.6:
             return found[0]
         if found[0].startswith("'"):
-            return random.choice(["'2 minutes'", "'a'", "''", "'2020-02-30'", "'it''s'"])
-        return random.choice(["0", "1", "2", "0.5", "1e3", "9223372036854775808", "3L"])
+            return draw.choice(["'2 minutes'", "'a'", "''", "'2020-02-30'", "'it''s'"])
+        return draw.choice(["0", "1", "2", "0.5", "1e3", "9223372036854775808", "3L"])
 
     texts = {"first": text} | {str(n): _CONSTANTS.sub(other, text) for n in range(4)}
-    for name, outcome in bind(texts, CATALOG, Rules()).items():
+    assert_each_is_as_bound_alone(texts)
+
+
+def assert_each_is_as_bound_alone(texts: dict[str, str]) -> list[Query]:
+    """Compare queries that are bound together with each bound alone; those that are no errors."""
+    outcomes = bind(texts, CATALOG, Rules())
+    for name, outcome in outcomes.items():
         alone = bind({name: texts[name]}, CATALOG, Rules())[name]
         if isinstance(alone, SQLError):
-            assert isinstance(outcome, SQLError)
+            assert isinstance(outcome, SQLError), texts[name]
             assert (str(outcome), outcome.start, outcome.end) == (str(alone), alone.start, alone.end)
         else:
-            assert outcome == alone
+            assert outcome == alone, texts[name]
+    return [outcome for outcome in outcomes.values() if isinstance(outcome, Query)]
+
+
+def test_generated_texts_are_bound_the_same_with_and_without_templates(seed: int) -> None:
+    maker, bound_ones = TextMaker(random.Random(seed)), 0
+    for _ in range(GENERATED):
+        text = maker.text()
+        texts = {str(n): maker.filled(text) for n in range(5)}
+        bound_ones += len(assert_each_is_as_bound_alone(texts))
+        # What was bound before in the same binding doesn't matter either.
+        binding = Binding(CATALOG, Rules())
+        one_by_one = [binding.bind({name: one})[name] for name, one in texts.items()]
+        together = bind(texts, CATALOG, Rules()).values()
+        assert [str(one) for one in one_by_one] == [str(one) for one in together]
+    assert bound_ones > GENERATED  # most texts are queries
 
 
 def test_an_error_points_into_its_own_query() -> None:

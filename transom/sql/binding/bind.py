@@ -259,5 +259,8 @@ class _Result(ScalarBinder):
         kind = self._type(text, node)
         return None if kind is None else self.table.shared(Scalar(text, kind))
 
+    def is_whole(self, node: exp.Expr) -> bool:
+        return self.selection.is_key(node)
+
     def _type(self, text: str, node: exp.Expr) -> pa.DataType | None:
         return self.types.get(text) or self.typer.type(text, node)

@@ -151,6 +151,10 @@ class ScalarBinder(ABC):
     def scalar(self, node: exp.Expr) -> Scalar | None:
         """The scalar of a node; None if its type is not resolved yet."""
 
+    def is_whole(self, node: exp.Expr) -> bool:
+        """Whether a condition is a value of its own, such as a GROUP BY key: its parts can't be read alone."""
+        return False
+
     def truth(self, node: exp.Expr) -> Scalar:
         """A condition that Spark evaluates."""
         scalar = self.scalar(node)

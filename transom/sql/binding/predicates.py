@@ -34,6 +34,8 @@ _PENDING = Truth(Scalar("", pa.bool_()))
 def bind_predicate(node: exp.Expr, binder: ScalarBinder) -> Predicate:
     """The predicate of a condition."""
     node = bare(node)
+    if binder.is_whole(node):
+        return Truth(binder.truth(node))
     if isinstance(node, (exp.And, exp.Or)):
         parts = tuple(_flatten(node, type(node), binder))
         return And(parts) if isinstance(node, exp.And) else Or(parts)
@@ -51,7 +53,7 @@ def conjunction(parts: list[Predicate]) -> Predicate | None:
 
 def _flatten(node: exp.Expr, kind: type[exp.Expr], binder: ScalarBinder) -> list[Predicate]:
     inner = bare(node)
-    if isinstance(inner, kind):
+    if isinstance(inner, kind) and not binder.is_whole(inner):
         return [*_flatten(inner.this, kind, binder), *_flatten(inner.expression, kind, binder)]
     lowered = bind_predicate(inner, binder)
     same = isinstance(lowered, And) if kind is exp.And else isinstance(lowered, Or)

@@ -15,7 +15,7 @@ from transom.sql.binding.scope import Scope
 from transom.sql.binding.window import Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
-from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
 from transom.sql.syntax.parsed_query import Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
@@ -31,6 +31,8 @@ _CHAINS = (
     exp.BitwiseLeftShift,
     exp.BitwiseRightShift,
 )
+# In every chain, these are read alone.
+_TIGHT = (*ATOMS, exp.Bracket, exp.Dot, exp.Extract, exp.If, exp.StrPosition, exp.Substring, exp.Trim)
 
 
 class SelectBinder:
@@ -224,17 +226,29 @@ class SelectBinder:
             return self._window_part(node.expression.name, node)
         return self._as_key(node)
 
+    def is_key(self, node: exp.Expr) -> bool:
+        """Whether an expression, and not just a column, equals a GROUP BY key."""
+        return not isinstance(node, exp.Column) and self._as_key(node) is not None
+
     def _as_key(self, node: exp.Expr) -> str | None:
         """The GROUP BY key that an expression equals, if any."""
         if not any(type(node) is type(key) for key in self.keys.values()):
             return None
         chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
-        if chained or isinstance(node.parent, _CHAINS):
-            return None
-        if any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous)):
+        in_chain = isinstance(node.parent, _CHAINS) and not isinstance(node, _TIGHT)
+        if chained or in_chain or not self._reads_a_row(node):
             return None
         text = self.row_text(node)
         return key_reference(list(self.keys).index(text)) if text in self.keys else None
+
+    def _reads_a_row(self, node: exp.Expr) -> bool:
+        """Whether an expression can be read over a row: it has no aggregate, no window and no alias of an item."""
+        return all(
+            self.scope.find(part) is not None or self.scope.without_parentheses(part) is not None
+            if isinstance(part, exp.Column)
+            else not (self.is_aggregate(part) or is_window(part))
+            for part in node.find_all(exp.Column, exp.Anonymous, exp.Filter)
+        )
 
     def _result_column(self, node: exp.Column) -> str:
         column = self.scope.find(node)

@@ -47,7 +47,8 @@ OPERATOR_TEXTS: dict[type[exp.Expr], str] = {
     exp.ILike: "ILIKE",
     exp.RegexpLike: "RLIKE",
 }
-_ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Case, exp.Null, exp.Boolean, exp.Paren)
+# Nodes that bind tighter than any operator, in sqlglot and in Spark.
+ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Case, exp.Null, exp.Boolean, exp.Paren)
 
 
 def quote(name: str) -> str:
@@ -108,7 +109,7 @@ class Printer:
 
     def _paren(self, node: exp.Expr) -> str:
         inner = node.this
-        return self.text(inner) if isinstance(inner, _ATOMS) else f"({self.text(inner)})"
+        return self.text(inner) if isinstance(inner, ATOMS) else f"({self.text(inner)})"
 
     def _not(self, node: exp.Expr) -> str:
         inner = node.this
