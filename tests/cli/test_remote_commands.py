@@ -124,6 +124,12 @@ class TestRegister:
         assert call("register", COUNT, "--partial").stdout == "q3\n"
         assert fake.asked[-1][2] == {"sql": COUNT, "partial": True}
 
+    def test_parameters_are_json_or_text(self, fake: FakeServer) -> None:
+        given = ("limit=5", "site=north", "code='5'")
+        options = [word for pair in given for word in ("--parameter", pair)]
+        call("register", f"{COUNT} WHERE price > :limit AND site = :site AND code = :code", *options)
+        assert fake.asked[-1][2]["sql"] == f"{COUNT} WHERE price > 5 AND site = 'north' AND code = '5'"
+
     def test_from_a_file(self, fake: FakeServer, tmp_path: Path) -> None:
         file = tmp_path / "queries.sql"
         file.write_text(f"-- the first\n{COUNT};\nCREATE SUMMARY items ON bids(site);\n{COUNT};")
@@ -150,6 +156,9 @@ class TestRegister:
         ("two queries", ("SELECT 1", "SELECT 2"), "write transom register [NAME]"),
         ("one name for two", ("mine", "SELECT 1; SELECT 2"), "mine can name only one query, and there are 2"),
         ("no such file", ("--sql-file", "nowhere.sql"), "--sql-file nowhere.sql"),
+        ("no value", ("SELECT :a", "--parameter", "a"), "--parameter a: write NAME=VALUE"),
+        ("another parameter", ("SELECT :a", "--parameter", "b=1"), "the parameter :a has no value"),
+        ("two queries and a parameter", ("SELECT :a; SELECT :a", "--parameter", "a=1"), "for one query"),
     )
 
     @pytest.mark.parametrize(

@@ -188,6 +188,10 @@ class TestRequests:
         with pytest.raises(NotFound):
             query.status()
 
+    def test_parameters_become_constants(self, fake: FakeServer) -> None:
+        fake.connect().register(f"{COUNT} WHERE kind = :kind", parameters={"kind": "it's"})
+        assert fake.asked[-1][2]["sql"] == f"{COUNT} WHERE kind = 'it''s'"
+
     def test_a_wrong_query_points_at_the_place(self, fake: FakeServer) -> None:
         with pytest.raises(SQLError) as caught:
             fake.connect().register("SELECT sum(prise) FROM bids")

@@ -143,6 +143,13 @@ class TestQueries:
         assert error(fresh.client.delete("/api/queries/mine")) == (404, "not_found")
         assert error(fresh.client.get("/api/queries/mine")) == (404, "not_found")
 
+    def test_a_query_is_registered_with_parameters(self, fresh: Backend) -> None:
+        body = {"sql": f"{PER_SITE} HAVING site IN (:a, :b)", "parameters": {"a": 1, "b": None}}
+        made = fresh.client.post("/api/queries", json=body)
+        assert (made.status_code, made.json()["sql"]) == (201, f"{PER_SITE} HAVING site IN (1, NULL)")
+        for url in ("/api/queries", "/api/check", "/api/previews"):
+            assert error(fresh.client.post(url, json=body | {"parameters": {"a": 1}})) == (400, "sql"), url
+
     def test_an_error_has_the_place_in_the_query(self, back: Backend) -> None:
         sql = "SELECT sum(prise) AS s\nFROM bids [RANGE 1 minute SLIDE 1 minute]"
         for url in ("/api/queries", "/api/check", "/api/previews"):

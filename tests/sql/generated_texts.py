@@ -9,14 +9,33 @@ NUMBERS = ("0", "1", "2", "5", "7.5", "1e3", "12345678901")
 WORDS = ("'a'", "'b%'", "''", "'it''s'", "'2020-01-01'")
 _HOLE = re.compile(r"#|\$")
 
-ROW_NUMBERS = ("volume", "price", "site", "cost", "volume % #", "price * #", "site + #", "abs(price - #)", "-volume")
+ROW_NUMBERS = (
+    "volume",
+    "price",
+    "site",
+    "cost",
+    "volume % #",
+    "price * #",
+    "site + #",
+    "abs(price - #)",
+    "-volume",
+)
 ROW_TEXTS = ("symbol", "lower(symbol)", "symbol || $", "lower(symbol) || $", "concat(symbol, $)")
 KEYS = (
-    "site", "symbol", "live", "volume > #", "price <= #", "site IN (#, #)", "symbol LIKE $", "volume % #", "site BETWEEN # AND #",
-    "lower(symbol)", "symbol || $", "symbol IS NULL", "NOT live", "volume > # AND live", "spot.lat", "tags[#]", "site & #",
-    "CASE WHEN volume > # THEN $ ELSE symbol END", "cast(price AS int)", "if(live, #, #)",
+    "site", "symbol", "live", "volume > #", "price <= #", "site IN (#, #)", "symbol LIKE $", "volume % #",
+    "site BETWEEN # AND #", "lower(symbol)", "symbol || $", "symbol IS NULL", "NOT live", "volume > # AND live",
+    "spot.lat", "tags[#]", "site & #", "CASE WHEN volume > # THEN $ ELSE symbol END", "cast(price AS int)",
+    "if(live, #, #)",
 )  # fmt: skip
-AGGREGATES = ("count(*)", "count({})", "sum({})", "avg({})", "max({})", "min({})", "approx_percentile({}, 0.#)")
+AGGREGATES = (
+    "count(*)",
+    "count({})",
+    "sum({})",
+    "avg({})",
+    "max({})",
+    "min({})",
+    "approx_percentile({}, 0.#)",
+)
 OPERATORS = (">", "<=", "=", "!=", "<=>")
 
 

@@ -235,7 +235,15 @@ def test_a_text_that_is_no_query_is_an_error(text: str, said: str) -> None:
 @pytest.mark.parametrize("key", ["volume > 5", "volume % 5", "NOT live", "volume IN (1, 2)", "lower(symbol)"])
 @pytest.mark.parametrize(
     "having",
-    ["a0 > 9", "a0 IN (1, 2)", "NOT a0 > 9", "lower(a0) = 'x'", "window_start > ts0", "a0 % 5 = 1", "a0 > 9 AND g IS NULL"],
+    [
+        "a0 > 9",
+        "a0 IN (1, 2)",
+        "NOT a0 > 9",
+        "lower(a0) = 'x'",
+        "window_start > ts0",
+        "a0 % 5 = 1",
+        "a0 > 9 AND g IS NULL",
+    ],
 )
 def test_having_compares_an_alias_whatever_the_key_is(key: str, having: str) -> None:
     query = over_trades(f"{key} AS g, sum(price) AS a0, max(ts) AS ts0", f"GROUP BY {key} HAVING {having}")

@@ -40,6 +40,17 @@ GroupLists = Annotated[
         max_length=64,
     ),
 ]
+QueryParameters = Annotated[
+    dict[
+        Annotated[str, Field(max_length=256)],
+        JsonScalar | Annotated[list[JsonScalar], Field(max_length=10_000)],
+    ],
+    Field(
+        description="the values of :name in the text; a list is an array",
+        examples=[{"limit": 10}],
+        max_length=256,
+    ),
+]
 NewName = Annotated[
     str, Field(min_length=1, max_length=256, description="a query's name", examples=["per_site"])
 ]
@@ -61,6 +72,7 @@ class NewQuery(RequestBody):
     sql: QueryText
     name: NewName | None = Field(None, description="its name; default: q1, q2, ...")
     partial: bool = Field(False, description="also report windows that the query saw only in part")
+    parameters: QueryParameters | None = None
 
 
 class NewQueries(RequestBody):
@@ -76,6 +88,7 @@ class SQLText(RequestBody):
     """A query's text."""
 
     sql: QueryText
+    parameters: QueryParameters | None = None
 
 
 class SummaryText(RequestBody):
@@ -123,6 +136,7 @@ class LookupText(RequestBody):
     sql: QueryText
     at: Instant | None = Field(None, description="where the window ends, if later than the newest row")
     where: GroupLists | None = None
+    parameters: QueryParameters | None = None
 
 
 class Tuning(RequestBody):

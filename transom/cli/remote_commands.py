@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.parameters import with_parameters
 from transom.api.records import QueryStatus, StreamStatus
 from transom.cli.live_output import ResultPrinter
 from transom.cli.result_text import (
@@ -101,13 +102,23 @@ def stream_row(stream: StreamStatus) -> dict[str, Any]:
     }
 
 
-def register_queries(server: Server, words: Sequence[str], files: Sequence[Path], partial: bool) -> None:
+def register_queries(
+    server: Server,
+    words: Sequence[str],
+    files: Sequence[Path],
+    partial: bool,
+    parameters: Sequence[str] = (),
+) -> None:
     """Run CREATE SUMMARY statements, register queries, and print the names of the queries."""
     name, texts = name_and_texts(words, files)
     statements = list(read_statements(texts, files))
     if not statements:
         raise SettingError("give a query: transom register [NAME] 'SELECT ...', or --sql-file FILE")
     queries = [text for text in statements if not is_summary_statement(text)]
+    values = read_parameters(parameters)
+    if values and len(queries) != 1:
+        raise SettingError(f"--parameter is for one query, and there are {len(queries)}")
+    queries = [with_parameters(text, values) for text in queries]
     if name is not None and len(queries) != 1:
         raise SettingError(f"{name} can name only one query, and there are {len(queries)}")
     for text in statements:
@@ -115,6 +126,29 @@ def register_queries(server: Server, words: Sequence[str], files: Sequence[Path]
             server.execute(text)
     for query in server.register_each([(name, text) for text in queries], partial=partial):
         print(query.name, flush=True)
+
+
+def read_parameters(given: Sequence[str]) -> dict[str, Any]:
+    """The values of `--parameter NAME=VALUE`: JSON where a value is that, and text otherwise.
+
+    >>> read_parameters(["limit=5", "site=north", "live=true", "code='5'"])
+    {'limit': 5, 'site': 'north', 'live': True, 'code': '5'}
+    """
+    values: dict[str, Any] = {}
+    for pair in given:
+        name, equals, written = pair.partition("=")
+        if not equals or not name:
+            raise SettingError(f"--parameter {pair}: write NAME=VALUE, as in --parameter limit=5")
+        if len(written) > 1 and written[0] == written[-1] == "'":
+            values[name] = written[1:-1]
+            continue
+        try:
+            values[name] = json.loads(written)
+        except ValueError:
+            values[name] = written
+        if isinstance(values[name], dict):
+            raise SettingError(f"--parameter {pair}: an object is no constant")
+    return values
 
 
 def name_and_texts(words: Sequence[str], files: Sequence[Path]) -> tuple[str | None, Sequence[str]]:

@@ -55,6 +55,10 @@ def register(
     partial: Annotated[
         bool, typer.Option("--partial", help="also report windows that the query sees only in part")
     ] = False,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", metavar="NAME=VALUE", help="the value of :NAME in the query; repeatable"),
+    ] = None,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
@@ -65,7 +69,7 @@ def register(
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
-        remote_commands.register_queries(connection, words or [], sql_file or [], partial)
+        remote_commands.register_queries(connection, words or [], sql_file or [], partial, parameter or [])
 
 
 def drop(

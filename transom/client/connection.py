@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from transom.api.conventions import DEFAULT_URL
 from transom.api.errors import NotFound
+from transom.api.parameters import with_parameters
 from transom.api.records import (
     CheckedQuery,
     QueryList,
@@ -130,9 +131,16 @@ class Server:
         status = self._http.record(QueryStatus, "GET", f"/api/queries/{path_segment(name)}")
         return RemoteQuery(self._http, status)
 
-    def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> RemoteQuery:
-        """Register a query; it joins with the next batch."""
-        body = without_none(sql=sql, name=name, partial=partial)
+    def register(
+        self,
+        sql: str,
+        name: str | None = None,
+        *,
+        partial: bool = False,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> RemoteQuery:
+        """Register a query; it joins with the next batch. `parameters` are the values of `:name` in the text."""
+        body = without_none(sql=with_parameters(sql, parameters), name=name, partial=partial)
         return RemoteQuery(self._http, self._http.record(QueryStatus, "POST", "/api/queries", body))
 
     def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, RemoteQuery]:
@@ -162,9 +170,10 @@ class Server:
                 raise
         return registered
 
-    def check(self, sql: str) -> CheckedQuery:
+    def check(self, sql: str, *, parameters: Mapping[str, Any] | None = None) -> CheckedQuery:
         """Describe a query without registering it; raise the error that registering it would raise."""
-        return self._http.record(CheckedQuery, "POST", "/api/check", {"sql": sql})
+        body = {"sql": with_parameters(sql, parameters)}
+        return self._http.record(CheckedQuery, "POST", "/api/check", body)
 
     def prod(
         self,
@@ -181,9 +190,17 @@ class Server:
         answers = self._http.json("POST", "/api/prod", body)["results"]
         return {name: table_from_rows(each["columns"], each["rows"]) for name, each in answers.items()}
 
-    def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+    def lookup(
+        self,
+        sql: str,
+        *,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
         """The current answer of an on-demand query, which need not be registered."""
-        return self._http.table("POST", "/api/lookup", without_none(sql=sql, at=at, where=where))
+        body = without_none(sql=with_parameters(sql, parameters), at=at, where=where)
+        return self._http.table("POST", "/api/lookup", body)
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """The shared plan of all queries, as text, json or mermaid."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 import pyarrow as pa
 
+from transom.api.parameters import with_parameters
 from transom.api.records import SummaryStatus
 from transom.backends.base import Backend, StreamingInput
 from transom.backends.choose import choose_backend
@@ -380,12 +381,21 @@ class Engine:
 
     # --- registration ---
 
-    def register(self, sql: str, name: str | None = None, *, partial: bool = False) -> QueryHandle:
+    def register(
+        self,
+        sql: str,
+        name: str | None = None,
+        *,
+        partial: bool = False,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> QueryHandle:
         """Register a query; it joins with the next batch.
 
         A query that joins a running stream reports from the first window of which it saw everything;
-        `partial` asks for earlier windows too, marked as not complete.
+        `partial` asks for earlier windows too, marked as not complete. `parameters` are the values of `:name`
+        in the text; the registered text has constants in their place.
         """
+        sql = with_parameters(sql, parameters)
         if name is None:
             name = self._free_name(sql)
         try:
@@ -422,10 +432,11 @@ class Engine:
             for name, text in queries.items()
         }
 
-    def check(self, sql: str) -> BoundQuery:
+    def check(self, sql: str, *, parameters: Mapping[str, Any] | None = None) -> BoundQuery:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
+        sql = with_parameters(sql, parameters)
         refuse_statement(sql)
         bound, preference_queries = self._bind({"": sql})
         return bound[""] if bound else preference_queries[""]
@@ -618,12 +629,20 @@ class Engine:
         streams = dict.fromkeys(stream for name in queries for stream in self.query(name).bound.streams)
         return [directory.source(name) for name in streams]
 
-    def lookup(self, sql: str, *, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+    def lookup(
+        self,
+        sql: str,
+        *,
+        at: Any = None,
+        where: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
         """The answer of a query without SLIDE that need not be registered, from the last committed batch.
 
         Registered queries must keep what it reads: the same tuples, groups and attributes, with a window at
         least as long. `at` and `where` are as in a query's `lookup`.
         """
+        sql = with_parameters(sql, parameters)
         refuse_statement(sql)
         return self._parts.lookups.text(sql, at, where)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from transom.api.formats import PlanFormat
+from transom.api.parameters import with_parameters
 from transom.api.records import (
     CheckedQuery,
     CreatedName,
@@ -159,7 +160,9 @@ async def register_all(context: RegistrationContext, body: NewQueries) -> QueryL
 @engine_router.post("/check", tags=["queries"])
 async def check(context: ChangeContext, body: SQLText) -> CheckedQuery:
     """Describe a query without registering it; an error names the place in the text."""
-    return await context.threads.slow(lambda: context.service.check(body.sql))
+    return await context.threads.slow(
+        lambda: context.service.check(with_parameters(body.sql, body.parameters))
+    )
 
 
 @engine_router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})
@@ -182,7 +185,9 @@ async def prod_all(context: ChangeContext, body: ProdMany) -> Response:
 @engine_router.post("/lookup", tags=["queries"], responses=rows_responses("The answer"))
 async def lookup_text(context: ReadContext, body: LookupText, encoding: WantedRows) -> Response:
     """The current answer of an on-demand query that need not be registered, from the stores of others."""
-    table = await context.threads.slow(lambda: context.service.lookup_text(body.sql, body.at, body.where))
+    table = await context.threads.slow(
+        lambda: context.service.lookup_text(with_parameters(body.sql, body.parameters), body.at, body.where)
+    )
     return await context.rows(table, encoding)
 
 
@@ -192,7 +197,8 @@ async def lookup_text(context: ReadContext, body: LookupText, encoding: WantedRo
 @engine_router.post("/previews", tags=["previews"], status_code=201)
 async def preview(context: RegistrationContext, body: SQLText) -> CreatedName:
     """Run a query as a preview. It is dropped when no client has used it for two minutes."""
-    return CreatedName(await context.threads.slow(lambda: context.service.preview(body.sql)))
+    text = with_parameters(body.sql, body.parameters)
+    return CreatedName(await context.threads.slow(lambda: context.service.preview(text)))
 
 
 @engine_router.delete("/previews/{name}", tags=["previews"], status_code=204)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from transom.api.conventions import END_CURSOR
 from transom.api.formats import PlanFormat, RowsFormat
+from transom.api.parameters import with_parameters
 from transom.api.records import (
     AccuracyInfo,
     CoverageInfo,
@@ -68,7 +69,9 @@ async def queries(
 @query_router.post("", name="register", status_code=201)
 async def register_query(context: RegistrationContext, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
-    return await context.threads.slow(lambda: context.service.register(body.sql, body.name, body.partial))
+    return await context.threads.slow(
+        lambda: context.service.register(with_parameters(body.sql, body.parameters), body.name, body.partial)
+    )
 
 
 @query_router.get("/{name}", name="query")

@@ -131,6 +131,8 @@ class _Tokens:
 
     def _check(self, at: int, selects: int) -> None:
         token, kind = self.tokens[at], self.tokens[at].token_type
+        if kind == TokenType.COLON and not self._is_in_type(at):
+            self._refuse_colon(at)
         if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
@@ -147,6 +149,37 @@ class _Tokens:
             and self.text[max(0, token.start - 5) : token.end + 3].upper() == "GROUP-BY"
         ):
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
+
+    def _is_in_type(self, at: int) -> bool:
+        """Whether a token is inside of `STRUCT<name: type>`."""
+        starts = (
+            place
+            for place in range(at)
+            if self._kind(place) == TokenType.STRUCT and self._kind(place + 1) == TokenType.LT
+        )
+        inside = "".join(
+            self.text[token.start : token.end + 1] for token in self.tokens[next(starts, at) : at]
+        )
+        return inside.count("<") > inside.count(">")
+
+    def _refuse_colon(self, at: int) -> None:
+        """Refuse `:name`, for which no value was given, and `value:path`, which reads VARIANT values."""
+        colon = self.tokens[at]
+        before = self.text[: colon.start][-1:]
+        name = self.tokens[at + 1] if at + 1 < len(self.tokens) else colon
+        if before.isalnum() or (before and before in "_)]`"):
+            path = re.match(r":[\w.\[\]'\"`]*", self.text[colon.start :])
+            written = path[0][1:] if path else ""
+            message = (
+                "value:path reads a VARIANT, which streams don't have; "
+                f"for JSON text write get_json_object(value, '$.{written}')"
+            )
+            raise SQLError(message, self.text, colon.start, colon.start + 1 + len(written))
+        self._fail(
+            f"the parameter :{name.text} has no value; give it with parameters={{'{name.text}': ...}}",
+            colon,
+            name,
+        )
 
 
 def _whole_group_by(tokens: list[Token]) -> list[Token]:
