@@ -22,7 +22,7 @@ from transom.promising.batch_tuples import (
 )
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import make_probes
-from transom.promising.state_updates import retention_start, with_arrival, with_registered, without_evicted
+from transom.promising.state_updates import evicted, with_arrival, with_registered
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, EstimatedCount
@@ -92,12 +92,14 @@ class PureStores:
         """A batch of rows."""
         name = f"items{store}"
         shape = self.known.summaries[name].representation.shape
-        floor = self.known.summaries[name].floor
         want = tuple_columns(self.shapes[name], self.queries)
-        tuples = batch_tuples(rows, shape, want, self.batch_id + 1)
+        every = batch_tuples(rows, shape, want, self.batch_id + 1)
+        tuples = every.since(self.known.summaries[name].late_before)
         dealt = [tuples.where(tuples.bucket % self.partitions == part) for part in range(self.partitions)]
-        arrival = merge_arrivals([batch_arrival(shape, part, want, floor) for part in dealt if len(part)])
-        self._run({name: replace(arrival, run=TupleRun(tuples))}, budget)
+        arrivals = [batch_arrival(shape, part, want) for part in dealt if len(part)]
+        late = batch_arrival(shape, every.where(np.zeros(len(every), bool)), want, len(every) - len(tuples))
+        arrival = merge_arrivals([late, *arrivals])
+        self._run({name: replace(arrival, run=TupleRun(tuples) if len(tuples) else None)}, budget)
 
     def idle(self, budget: int | None = None) -> None:
         """A batch without rows."""
@@ -132,11 +134,7 @@ class PureStores:
                 times *= 2
                 probes = planner.plan_rest(probes, (budget - cost) * times)
             queries[name] = planner.state_after(name, query, probes, cost, rows)
-        kept = {
-            name: without_evicted(own, retention_start(name, summaries, self.queries))
-            for name, own in summaries.items()
-        }
-        self.known = PromisingState(kept, queries)
+        self.known = PromisingState(evicted(summaries, self.queries), queries)
 
     def _partition(self, known: PromisingState, part: int) -> Partition:
         """The reader of a partition's task; if summaries have different buckets, it has all tuples."""

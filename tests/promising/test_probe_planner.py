@@ -153,3 +153,84 @@ def test_tuples_are_kept_for_a_stream_that_lags() -> None:
     assert engine.known.summaries["items1"].kept == 180, "the other stream may have partners for them"
     engine.push(2, rows_of([1], [5_900 * SECOND]))
     assert engine.known.summaries["items1"].kept < 60
+
+
+def test_a_tuple_that_is_not_late_finds_partners_that_are_older_by_the_window() -> None:
+    """The summaries keep 210 seconds; a is 195 seconds older than b, which comes 205 seconds behind."""
+    shapes = {f"items{n}": shape_of(n, structure="cells", buckets=4) for n in (1, 2)}
+    assert shapes["items1"].reach == 210 * SECOND
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=200 * SECOND))})
+    engine.push(1, rows_of([7], [0], first=0))
+    engine.push(1, rows_of([1], [400 * SECOND], first=1))
+    engine.push(2, rows_of([2], [400 * SECOND], first=2))
+    engine.push(2, rows_of([7], [195 * SECOND], first=3))
+    assert engine.known.queries["join"].coverage.complete
+    assert pairs(engine) == Counter({(0, 3): 1})
+
+
+def test_a_tuple_behind_all_granularities_is_late_even_if_older_ones_are_kept() -> None:
+    shapes = {f"items{n}": shape_of(n, structure="cells", buckets=4) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=200 * SECOND))})
+    for store in (1, 2):
+        engine.push(store, rows_of([7], [150 * SECOND]))
+        engine.push(store, rows_of([1], [400 * SECOND]))
+    found = pairs(engine)
+    engine.push(2, rows_of([7, 7], [189 * SECOND, 190 * SECOND], first=100))
+    assert pairs(engine) - found == Counter({(0, 101): 1})
+    own = engine.known.summaries["items2"]
+    assert (own.arrived, own.late, own.kept) == (4, 1, 3)
+    engine.push(2, rows_of([7], [0]))
+    assert engine.known.summaries["items2"].late == 2, "a batch may be late as a whole"
+
+
+disordered = st.lists(
+    st.tuples(
+        st.sampled_from([1, 2]),
+        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 70 * SECOND)), min_size=1, max_size=6),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(disordered, st.sampled_from(STRUCTURES), st.sampled_from([5, 25, 70]))
+@settings(max_examples=60)
+def test_disorder_loses_no_pair_of_tuples_that_were_not_late(
+    batches: Any, structure: str, window: int
+) -> None:
+    """Batch n is 25 n seconds later; each of its tuples is up to 70 seconds older than that."""
+    shapes = {f"items{n}": shape_of(n, structure=structure, buckets=3, rate=2) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=window * SECOND))})
+    high, held, number, some_late = {1: None, 2: None}, {1: [], 2: []}, 0, False
+    for n, (store, rows) in enumerate(batches):
+        times = [25 * SECOND * n - behind for _, behind in rows]
+        slowest = None if None in high.values() else min(high.values())
+        for i, ((item, _), time) in enumerate(zip(rows, times, strict=True)):
+            is_late = slowest is not None and time < slowest - shapes["items1"].reach
+            some_late |= is_late
+            if not is_late:
+                held[store].append((number + i, item, time))
+        on_time = [time for time in times if slowest is None or time >= slowest - shapes["items1"].reach]
+        if on_time:
+            high[store] = max(on_time) if high[store] is None else max(high[store], *on_time)
+        engine.push(store, rows_of([item for item, _ in rows], times, number))
+        number += len(rows)
+    assert any(own.late for own in engine.known.summaries.values()) == some_late
+    assert pairs(engine) == Counter(
+        (one, other)
+        for one, item, here in held[1]
+        for other, same, there in held[2]
+        if item == same and abs(here - there) <= window * SECOND
+    )
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("year", [253_402_300_799 * SECOND, -62_135_596_800 * SECOND])
+def test_a_row_of_the_first_or_last_year_harms_no_later_batch(structure: str, year: int) -> None:
+    shapes = {f"items{n}": shape_of(n, structure=structure, buckets=256) for n in (1, 2)}
+    engine = PureStores(shapes, {"join": join_of(Preference("desc", window=WINDOW))})
+    batches = [(1, [(i, i * SECOND) for i in range(20)] + [(7, year)]), (2, [(7, 8 * SECOND)])]
+    batches += [(1, [(7, 9 * SECOND)]), (2, [(9, 8 * SECOND)])]
+    exact = run(engine, batches, 50)
+    engine.idle()
+    assert pairs(engine) == exact and exact.total() == 3

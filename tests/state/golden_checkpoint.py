@@ -176,7 +176,7 @@ def _promising() -> PromisingState:
     regions = Regions(**{name: np.arange(2).astype(dtype) for name, dtype in DTYPES.items()})
     selected = pa.table({"a0": [1.5, None]})
     return PromisingState(
-        {"items": SummaryState(known, 2, (run,), (files,), 11, 1, 20)},
+        {"items": SummaryState(known, 2, (run,), (files,), 11, 1, 20, -204)},
         {
             "pairs": PreferenceState((regions, Regions.none()), 3, Coverage(100, 30, 10.0, 50), 1.5, 4),
             "mean": PreferenceState((Regions.none(),), selected=selected),

@@ -75,7 +75,7 @@ class BatchArrival:
 
     There is one entry per distinct value: the `column` has the summarized value, `guides` the scalars
     computed of it, and `means` the means of other columns. The tuples themselves are a `run` on the driver
-    or a `file`.
+    or a `file`. `late` tuples came too late, and are not among them.
     """
 
     steps: StepSummaries
@@ -88,6 +88,14 @@ class BatchArrival:
     means: Mapping[str, Floats] = field(default_factory=dict)
     run: TupleRun | None = None
     file: ShardRef | None = None
+    late: int = 0
+
+    @classmethod
+    def only_late(cls, shape: Summary, column: pa.DataType, late: int) -> BatchArrival:
+        """The arrival of a batch whose tuples all came too late."""
+        none = np.zeros(0, np.int64)
+        values = BatchValues(none.view(np.uint64), none, none, none, none, np.zeros(0))
+        return cls(StepSummaries.none(shape), values, pa.array([], column), 0, 0, 0, late=late)
 
 
 def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: int) -> KeptTuples:
@@ -107,10 +115,10 @@ def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: 
     return KeptTuples.of(pa.table(columns))
 
 
-def batch_arrival(
-    shape: Summary, tuples: KeptTuples, want: TupleColumns, floor: int | None = None
-) -> BatchArrival:
-    """The arrival of some tuples; those before a `floor` are left out."""
+def batch_arrival(shape: Summary, tuples: KeptTuples, want: TupleColumns, late: int = 0) -> BatchArrival:
+    """The arrival of some tuples, after the `late` ones were left out."""
+    if not len(tuples):
+        return BatchArrival.only_late(shape, tuples.table[f".{shape.column}"].type, late)
     runs = tuples.by_key
     counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
     first = pa.array(runs.rows[np.cumsum(counts) - counts])  # one tuple per value
@@ -125,12 +133,14 @@ def batch_arrival(
         tuples, as_numbers(tuples.table[NUMBER_COLUMN if shape.between else f".{shape.column}"])
     )
     low, high = int(tuples.time.min()), int(tuples.time.max())
-    made = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low if floor is None else floor)
-    return BatchArrival(made, values, column, len(tuples), low, high, guides, means)
+    made = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low)
+    return BatchArrival(made, values, column, len(tuples), low, high, guides, means, late=late)
 
 
 def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
     """The arrival of a batch from those of its partitions, which have no values in common."""
+    late = sum(part.late for part in parts)
+    parts = [part for part in parts if part.rows] or parts[:1]
     values = BatchValues(
         **{
             one.name: np.concatenate([getattr(part.values, one.name) for part in parts])
@@ -146,6 +156,7 @@ def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
         max(part.high for part in parts),
         {text: pa.concat_arrays([part.guides[text] for part in parts]) for text in parts[0].guides},
         {name: np.concatenate([part.means[name] for part in parts]) for name in parts[0].means},
+        late=late,
     )
 
 

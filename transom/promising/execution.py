@@ -35,7 +35,7 @@ from transom.promising.batch_tuples import (
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Probe, ProbeResult, make_probes
-from transom.promising.state_updates import retention_start, with_arrival, without_evicted
+from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
@@ -192,11 +192,7 @@ class Promising:
         answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
         charge = sum(query_probes.charge for query_probes in made.values())
         self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
-        summaries_kept = {
-            name: without_evicted(summary_state, retention_start(name, summaries, living))
-            for name, summary_state in summaries.items()
-        }
-        promising_state = PromisingState(summaries_kept, answered.queries)
+        promising_state = PromisingState(evicted(summaries, living), answered.queries)
         given = ReviewInput(intent.batch_id, arrivals, living, budgets)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
@@ -309,8 +305,9 @@ def _driver_arrival(
     if not table.num_rows:
         return None
     shape = summary_state.representation.shape
-    tuples = batch_tuples(table, shape, want, batch_id)
-    return replace(batch_arrival(shape, tuples, want, summary_state.floor), run=TupleRun(tuples))
+    tuples = batch_tuples(table, shape, want, batch_id).since(summary_state.late_before)
+    arrival = batch_arrival(shape, tuples, want, table.num_rows - len(tuples))
+    return replace(arrival, run=TupleRun(tuples)) if arrival.rows else arrival
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:

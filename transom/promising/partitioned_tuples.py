@@ -61,14 +61,18 @@ class PartitionedTuples:
         shape, partitions = summary_state.representation.shape, self.files.partitions
         target = ShardRef(f"{directory_of(batch_id)}/{uuid.uuid4().hex}", (), {})
         dealt = frame.distribute(f"({bucket_sql(shape)}) % {partitions}", partitions)
-        task = arrive_task(shape, summary_state.floor, want, batch_id, partitions, target, self.files.shards)
+        task = arrive_task(
+            shape, summary_state.late_before, want, batch_id, partitions, target, self.files.shards
+        )
         packed = dealt.map(task, PACKED).to_table()
         loaded = [pickle.loads(part) for part in packed["packed"].to_pylist()]
         if not loaded:
             return None
         arrival = merge_arrivals([part for _, part in loaded])
+        parts = tuple(sorted(place for place, _ in loaded if place is not None))
+        if not parts:
+            return arrival
         held = {0: ((arrival.low, arrival.high),)}
-        parts = tuple(sorted(place for place, _ in loaded))
         return replace(arrival, file=replace(target, parts=parts, held=held))
 
     # --- probing ---
@@ -140,22 +144,26 @@ class PartitionedTuples:
 
 def arrive_task(
     shape: Summary,
-    floor: int | None,
+    late_before: int | None,
     want: TupleColumns,
     batch_id: int,
     partitions: int,
     target: ShardRef,
     shards: FileShards,
 ) -> Task:
-    """A task that writes the tuples of its partitions and returns their arrivals."""
+    """A task that writes the tuples of its partitions and returns their arrivals, and how many came late."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         held = list(batches)
         if not sum(part.num_rows for part in held):
             return
-        tuples = batch_tuples(plain_table(pa.Table.from_batches(held)), shape, want, batch_id)
+        every = batch_tuples(plain_table(pa.Table.from_batches(held)), shape, want, batch_id)
+        tuples = every.since(late_before)
+        if len(tuples) < len(every):
+            late = every.where(np.zeros(len(every), bool))
+            yield packed_value((None, batch_arrival(shape, late, want, len(every) - len(tuples))))
         for part, own in _dealt(tuples, partitions, target, shards):
-            yield packed_value((part, batch_arrival(shape, own, want, floor)))
+            yield packed_value((part, batch_arrival(shape, own, want)))
 
     return task
 

@@ -24,7 +24,8 @@ class ProbePlanner:
     """Plans the probes of queries, given the summaries with the batch's tuples inserted."""
 
     def __init__(self, state: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
-        self.state, self.arrivals, self.batch_id = state, arrivals, batch_id
+        self.state, self.batch_id = state, batch_id
+        self.arrivals = {name: arrival for name, arrival in arrivals.items() if arrival.rows}  # not only late
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:

@@ -9,7 +9,6 @@ from transom.elements import Summary
 from transom.promising.batch_tuples import BatchArrival, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.promising.selections import cell_counts
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 
@@ -52,39 +51,71 @@ def with_registered(
 def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
     """A summary with a batch's tuples inserted; nothing is evicted before the batch is over."""
     before = summary.representation
-    since = arrival.low if before.floor is None else min(arrival.low, before.floor)
-    since = since if summary.floor is None else max(since, summary.floor)
-    representation = before.inserted(arrival.steps, arrival.high, since)
+    if arrival.rows:
+        since = arrival.low if before.floor is None else min(arrival.low, before.floor)
+        before = before.inserted(arrival.steps, arrival.high, since)
     return replace(
         summary,
-        representation=representation,
+        representation=before,
         runs=summary.runs if arrival.run is None else (*summary.runs, arrival.run),
         files=summary.files if arrival.file is None else (*summary.files, arrival.file),
-        arrived=summary.arrived + arrival.rows,
-        late=summary.late + arrival.rows - int(cell_counts(arrival.steps, representation).sum()),
+        arrived=summary.arrived + arrival.rows + arrival.late,
+        late=summary.late + arrival.late,
     )
 
 
-def retention_start(
+def late_before(
     name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, PreferenceQuery]
 ) -> int | None:
-    """The time from which on a summary keeps its tuples.
+    """The time before which a tuple of a summary is late when it arrives; None while no tuple can be.
 
     It lies the summary's reach before the newest tuple of the summary, or of a stream that it is joined with,
-    whichever is oldest. While one of these streams has no tuples, all tuples are kept.
+    whichever is oldest. It never moves back, since older tuples may have been evicted.
     """
-    representation = summaries[name].representation
-    if representation.high is None:
-        return None
-    highs: list[int | None] = [representation.high]
+    summary = summaries[name]
+    highs = [summary.representation.high]
     for query in queries.values():
         names = [side.summary for side in query.sides]
         if name in names:
             highs += [summaries[other].representation.high for other in names]
     known = [high for high in highs if high is not None]
-    floor = summaries[name].floor
-    since = min(known) - representation.shape.reach if len(known) == len(highs) else representation.floor
-    return since if floor is None or since is None else max(since, floor)
+    if len(known) < len(highs):
+        return summary.late_before
+    now = min(known) - summary.representation.shape.reach
+    return now if summary.late_before is None else max(now, summary.late_before)
+
+
+def retention_start(
+    name: str, summaries: Mapping[str, SummaryState], queries: Mapping[str, PreferenceQuery]
+) -> int | None:
+    """The time from which on a summary keeps its tuples: those that are not late, and their possible partners.
+
+    A tuple of a joined stream that is not late may have partners that are older by the join's window. While
+    one of the streams has no tuples, all tuples are kept.
+    """
+    summary = summaries[name]
+    starts = [late_before(name, summaries, queries)]
+    for query in queries.values():
+        names = [side.summary for side in query.sides]
+        if name in names and len(names) == 2 and query.preference.window is not None:
+            other = late_before(names[1 - names.index(name)], summaries, queries)
+            starts.append(None if other is None else other - query.preference.window)
+    known = [start for start in starts if start is not None]
+    since = min(known) if len(known) == len(starts) else summary.representation.floor
+    return since if summary.floor is None or since is None else max(since, summary.floor)
+
+
+def evicted(
+    summaries: Mapping[str, SummaryState], queries: Mapping[str, PreferenceQuery]
+) -> dict[str, SummaryState]:
+    """The summaries after a batch, without the tuples that can't find a partner any more."""
+    return {
+        name: replace(
+            without_evicted(summary, retention_start(name, summaries, queries)),
+            late_before=late_before(name, summaries, queries),
+        )
+        for name, summary in summaries.items()
+    }
 
 
 def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:

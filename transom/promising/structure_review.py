@@ -60,7 +60,7 @@ def choose_structure(
         if name not in sides or budget is None or len(sides) != 2:
             continue
         arriving = given.arrivals.get(sides[1 - sides.index(name)])
-        if arriving is None:
+        if arriving is None or not arriving.rows:
             continue
         tau = budget / arriving.rows
         if tau < least:

@@ -134,22 +134,37 @@ class KeyRuns:
 class CellPlaces:
     """Rows by bucket and time, in one number: bucket * span + time - first.
 
-    It fits 64 bits as long as buckets times kept microseconds do: ten years of 10,000 buckets.
+    If buckets times kept microseconds don't fit 64 bits, because a tuple is centuries older or newer than the
+    others, times are replaced by their places among the different `times`.
+
+    >>> places = CellPlaces.of(np.array([0, 1000, 1000]), np.array([5, 0, 2**62]))
+    >>> places.at(np.array([0, 1000, 1000]), np.array([0, 1, 2**62 + 1])).tolist()
+    [0, 2, 3]
     """
 
     codes: Ints
     first: int
     span: int
+    times: Ints | None = None
 
     @staticmethod
     def of(bucket: Ints, time: Ints) -> CellPlaces:
         first = int(time.min()) if len(time) else 0
         span = int(time.max()) - first + 2 if len(time) else 2
-        return CellPlaces(bucket * span + (time - first), first, span)
+        if (int(bucket.max(initial=0)) + 1) * span < 2**63:
+            return CellPlaces(bucket * span + (time - first), first, span)
+        times = np.unique(time)
+        span = len(times) + 1
+        return CellPlaces(bucket * span + np.searchsorted(times, time), 0, span, times)
 
     def at(self, bucket: Ints, time: Ints) -> Ints:
         """The first row of a bucket at or after a time."""
-        return np.searchsorted(self.codes, bucket * self.span + np.clip(time - self.first, 0, self.span - 1))
+        if self.times is not None:
+            place = np.searchsorted(self.times, time)
+        else:
+            # Clipped before the subtraction, which could overflow.
+            place = np.clip(time, self.first, self.first + self.span - 1) - self.first
+        return np.searchsorted(self.codes, bucket * self.span + place)
 
 
 def run_positions(counts: Ints) -> tuple[Ints, Ints]:

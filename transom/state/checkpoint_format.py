@@ -7,7 +7,7 @@ from transom.errors import StateError
 # Version 6 stores ids and field names that no Python name leaks into; version 7 adds the planner's decisions.
 # Version 8: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
 # accounts of queries, and results have the column `late`.
-# Version 9: queries and selections are tables, not JSON.
+# Version 9: queries and selections are tables, not JSON; summaries say which tuples are late.
 FORMAT_VERSION = 9
 
 

@@ -41,8 +41,9 @@ class TupleRun:
 class SummaryState:
     """A summary: its representation, and its tuples in `runs` on the driver or in `files` by partition.
 
-    `since` is the batch that created it. `arrived` counts all tuples so far, `late` those that were older than
-    all kept ones. With batch `review` the engine chooses the structure anew, if the user leaves it the choice.
+    `since` is the batch that created it. `arrived` counts all tuples so far, `late` those that came when they
+    were older than `late_before`. Older tuples are kept too, as partners of tuples that are not late. With
+    batch `review` the engine chooses the structure anew, if the user leaves it the choice.
     """
 
     representation: Representation
@@ -52,12 +53,13 @@ class SummaryState:
     arrived: int = 0
     late: int = 0
     review: int = 0
+    late_before: int | None = None
 
     @property
     def floor(self) -> int | None:
-        """The time before which tuples are late; None before any tuple was evicted."""
+        """The time before which tuples were evicted; None if none was."""
         kept = int(self.representation.zones().counts.sum())
-        return None if kept == self.arrived else self.representation.floor
+        return None if kept == self.arrived - self.late else self.representation.floor
 
     @property
     def kept(self) -> int:

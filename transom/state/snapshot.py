@@ -203,6 +203,7 @@ def _encode_summary_state(summary: SummaryState, shelf: RunShelf) -> dict[str, A
         "arrived": summary.arrived,
         "late": summary.late,
         "review_batch": summary.review,
+        "late_before": summary.late_before,
     }
 
 
@@ -215,6 +216,7 @@ def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf
         arrived=stored["arrived"],
         late=stored["late"],
         review=stored["review_batch"],
+        late_before=stored["late_before"],
     )
 
 
