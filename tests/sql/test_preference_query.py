@@ -221,9 +221,12 @@ def test_types_of_many_queries_are_resolved_together() -> None:
 
 
 def test_a_query_that_is_nested_too_deeply_is_refused() -> None:
-    deep = "(" * 20_000 + f"{COUNT}(item)" + ")" * 20_000
+    promise = "(" * 20_000 + f"{COUNT}(item)" + ")" * 20_000
+    with pytest.raises(SQLError, match="a promise has at most 100 operands"):
+        preference_query(f"SELECT item FROM store1 WITH PREFERENCE desc {promise}")
+    condition = "(" * 20_000 + "item > 1" + ")" * 20_000
     with pytest.raises(SQLError, match="the query is nested too deeply"):
-        preference_query(f"SELECT item FROM store1 WITH PREFERENCE desc {deep}")
+        preference_query(f"SELECT item FROM store1 WHERE {condition} WITH PREFERENCE desc {COUNT}(item)")
 
 
 JOIN = "FROM store1 a, store2 b WHERE a.item = b.item"
