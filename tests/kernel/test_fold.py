@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,21 +22,25 @@ SCHEMA = {"seq": pa.int64(), "site": pa.int32(), "kind": pa.string(), "price": p
 Row = tuple[Any, ...]
 Found = dict[tuple[str, int, Any], tuple[Any, ...]]  # (WHERE, slice, group) -> (stop, tuples, states)
 
+BY_FAMILY = Limits(matrix_cells=0)  # as if there were many rows
 WAYS: dict[str, Limits] = {
     "as it chooses": Limits(),
-    "in arrays": Limits(dense_cells_per_tuple=1 << 20),
-    "in arrays of few members": Limits(dense_cells_per_tuple=1 << 20, block_members=2),
-    "by a tree wherever two ends differ": Limits(short_range=0),
-    "pair by pair": Limits(dense_cells=0),
-    "few pairs at a time": Limits(dense_cells=0, pairs=2),
-    "each member by itself": Limits(edges_per_tuple=0, spare_edges=-1),
+    "family by family": BY_FAMILY,
+    "in arrays": replace(BY_FAMILY, dense_cells_per_tuple=1 << 20),
+    "in arrays of few members": replace(BY_FAMILY, dense_cells_per_tuple=1 << 20, block_members=2),
+    "by a tree wherever two ends differ": replace(BY_FAMILY, short_range=0),
+    "pair by pair": replace(BY_FAMILY, dense_cells=0),
+    "few pairs at a time": replace(BY_FAMILY, dense_cells=0, pairs=2),
+    "each member by itself": replace(BY_FAMILY, edges_per_tuple=0, spare_edges=-1),
 }
+GRIDS = replace(BY_FAMILY, range_members=9, grids_per_range=1)
 GRID_WAYS: dict[str, Limits] = {
     "as it chooses": Limits(),
-    "grids by cells": Limits(range_members=9, grids_per_range=1, grid_fold="cells"),
-    "grids by cells of few members": Limits(range_members=9, grids_per_range=1, dense_cells=200),
-    "grids by member": Limits(range_members=9, grids_per_range=1, grid_fold="members"),
-    "grids whose edges are not listed": Limits(range_members=9, edges_per_tuple=0, spare_edges=-1),
+    "grids of few rows": replace(GRIDS, matrix_cells=1 << 20),
+    "grids by cells": replace(GRIDS, grid_fold="cells"),
+    "grids by cells of few members": replace(GRIDS, dense_cells=200),
+    "grids by member": replace(GRIDS, grid_fold="members"),
+    "grids whose edges are not listed": replace(GRIDS, edges_per_tuple=0, spare_edges=-1),
     "no grids": Limits(grid_axes=0),
 }
 WHERES = {
@@ -169,7 +174,7 @@ def test_a_family_gives_each_selection_what_it_would_have_alone(
     kind: str, limits: Limits, rows: list[Row], items: list[str], by: str, constants: list[int], paned: bool
 ) -> None:
     queries = queries_of(kind, items, by, constants)
-    expected = folded(queries, rows, FragmentSharing.UNSHARED, paned)
+    expected = folded(queries, rows, FragmentSharing.UNSHARED, paned, BY_FAMILY)
     assert folded(queries, rows, FragmentSharing.FAMILIES, paned, limits) == expected
     assert folded(queries, rows, FragmentSharing.JOINT, paned, limits) == expected
 

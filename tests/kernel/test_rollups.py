@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.test_fold import WAYS, with_opaque
+from tests.kernel.test_fold import BY_FAMILY, WAYS, with_opaque
 from tests.plan.bids import SEQ, compiled, planned
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.kernel import rollups
@@ -22,7 +22,6 @@ from transom.kernel.aggregate import BatchPlan, Outcome, aggregate_rows
 from transom.kernel.shards import held
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
-from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
 
 SCHEMA = {
@@ -49,9 +48,8 @@ WHERES = ["", "WHERE price > 0", "WHERE price <= 2", "WHERE price IS NULL OR pri
 WINDOWS = [(10, 10), (20, 5), (12, 5), (3, 7)]
 
 
-ALWAYS = Limits(
-    tuples_per_cell=0, tuples_per_sketch=0
-)  # everything that can be rolled up is, even if it does not pay
+# Everything that can be rolled up is, even if it does not pay.
+ALWAYS = replace(BY_FAMILY, tuples_per_cell=0, tuples_per_sketch=0)
 
 
 def query(i: int, by: str, items: str = "count(*)", where: str = "", window: Any = (10, 10)) -> CompiledQuery:
@@ -62,6 +60,7 @@ def query(i: int, by: str, items: str = "count(*)", where: str = "", window: Any
 
 def outcome(queries: list[CompiledQuery], rows: list[Row], rolls: bool, **more: Any) -> Outcome:
     shared = planned(*queries, strategy=Strategy(rolls=rolls, paned=more.pop("paned", False)))
+    more = {"limits": BY_FAMILY} | more
     columns = {f"`{name}`": name for name in SCHEMA}
     opaque = {s.sql: s.sql for one in queries for s in one.query.scalars() if s.sql not in columns}
     arrays = zip(*rows, strict=True)
@@ -178,14 +177,16 @@ def test_of_many_tuples_some_tell_that_it_does_not_pay(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         rollups, "group", lambda columns, rows: (looked_at.append(rows), original(columns, rows))[1]
     )
-    outcome(NESTED[:2], many(1_000, 1_000), rolls=True, limits=Limits(cell_sample=100))
+    outcome(NESTED[:2], many(1_000, 1_000), rolls=True, limits=replace(BY_FAMILY, cell_sample=100))
     assert looked_at == [100]
 
 
 def test_many_cells_that_are_few_next_to_tuples_are_not_too_many_for_a_sample() -> None:
     draws = np.random.default_rng(1).integers(0, [19, 13], (4_000, 2)).tolist()
     rows = [(i // 2_000 * 10, site, f"k{kind}", 1.0, None) for i, (site, kind) in enumerate(draws)]
-    assert outcome(NESTED, rows, rolls=True, limits=Limits(cell_sample=200)).lifted == len(rows), "494 cells"
+    assert outcome(NESTED, rows, rolls=True, limits=replace(BY_FAMILY, cell_sample=200)).lifted == len(
+        rows
+    ), "494 cells"
 
 
 def test_sketches_are_merged_only_where_they_are_very_few() -> None:

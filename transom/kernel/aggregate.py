@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -21,8 +21,11 @@ from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
 from transom.kernel.grid_cells import fold_grid
+from transom.kernel.match_matrix import fold_matrix
+from transom.kernel.matrix_plan import box_count, matrix_plan, merged_axes
 from transom.kernel.query_counts import (
     BatchAccounts,
+    Cells,
     QueryCounts,
     QueryIndex,
     batch_accounts,
@@ -115,15 +118,10 @@ class BatchPlan:
         """The layouts of the sheets that the batch fills, by id."""
         return {layout.id: layout for family in self.families for layout in family.layouts}
 
-    @cached_property
+    @property
     def axes(self) -> dict[str, Axis]:
         """For each scalar, one axis with the thresholds of all families over it."""
-        by_scalar: dict[str, list[Axis]] = {}
-        for family in self.families:
-            axes = () if family.grid is None else family.grid.axes
-            for axis in axes if family.axis is None else (family.axis,):
-                by_scalar.setdefault(axis.scalar.sql, []).append(axis)
-        return {sql: Axis.merged(axes) for sql, axes in by_scalar.items()}
+        return merged_axes(self.families)
 
     def latest_closed(self, clock: Clock) -> int | None:
         """A time of a clock above which no row can be late; None if nothing is closed."""
@@ -155,6 +153,7 @@ class Outcome:
     """The partial aggregates and counts of one task, or of all tasks of a batch."""
 
     partials: dict[str, pa.Table] = field(default_factory=dict)  # by the id of their layout
+    cells: Cells | None = None  # of all partials without their groups, where they are at hand
     shards: list[tuple[Family, Shard]] = field(default_factory=list)  # not written yet
     refs: list[ShardRef] = field(default_factory=list)  # of shards that are written
     rows: int = 0
@@ -245,6 +244,9 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
 
 def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
     """The merged outcome of all tasks, with the cells of its partial aggregates counted by query."""
+    if outcome.cells is not None and not any(closed.patterned for closed in plan.closed.values()):
+        count_cells(outcome.cells, plan.index, plan.closed, outcome.counts)
+        return outcome
     for cells in cells_of_sheets(outcome.partials.values(), plan.index, plan.closed):
         count_cells(cells, plan.index, plan.closed, outcome.counts)
     return outcome
@@ -259,11 +261,60 @@ def accounts_of(outcome: Outcome, plan: BatchPlan) -> BatchAccounts:
 
 def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) -> Mask:
     """Fold the rows into the slices of every family, and return which rows some query wants."""
+    few, many = _by_size(plan, len(accepted))
+    wanted = (
+        _aggregate_by_family(rows, plan, many, accepted, outcome) if many else np.zeros(len(accepted), bool)
+    )
+    if few:
+        wanted |= _aggregate_by_matrix(rows, plan, few, accepted, outcome)
+    return wanted
+
+
+def _by_size(plan: BatchPlan, rows: int) -> tuple[tuple[Family, ...], tuple[Family, ...]]:
+    """The families that add few rows to few selections, which are folded together, and the others."""
+    size = 1 << rows.bit_length()  # batches of about the same size have the same families
+    few: list[Family] = []
+    many: list[Family] = []
+    for family in plan.families:
+        is_together = (
+            rows
+            and size * box_count(family) <= plan.limits.matrix_cells
+            and family.merged
+            and not plan.writes_shards(family, rows if family.keys else 1)
+            and not (family.signed and size >= plan.limits.signature_tuples)  # it is judged by its fragments
+        )
+        (few if is_together else many).append(family)
+    return tuple(few), tuple(many)
+
+
+def _aggregate_by_matrix(
+    rows: Rows, plan: BatchPlan, families: tuple[Family, ...], accepted: Mask, outcome: Outcome
+) -> Mask:
+    """Fold the rows into the slices of some families together, and return which rows some query wants."""
+    matrix = matrix_plan(families, plan.families)
+    folded = fold_matrix(rows, matrix, plan.clocks, accepted)
+    outcome.unshared += int(folded.matched @ matrix.queries)
+    outcome.lifted += folded.lifted
+    outcome.counts.add_matched(plan.index, matrix.ids, folded.matched)
+    if not outcome.partials:
+        homes = np.searchsorted(plan.index.homes, folded.selections)
+        outcome.cells = Cells(homes, folded.starts, folded.rows)
+    shared = outcome.partials.keys() & folded.sheets.keys()
+    both = {sheet: [outcome.partials[sheet], folded.sheets[sheet]] for sheet in shared}
+    outcome.partials |= folded.sheets
+    outcome.partials |= combine_sheets(plan.layouts, both) if both else {}
+    return folded.wanted
+
+
+def _aggregate_by_family(
+    rows: Rows, plan: BatchPlan, families: Sequence[Family], accepted: Mask, outcome: Outcome
+) -> Mask:
+    """Fold the rows into the slices of some families one by one, and return which rows some query wants."""
     wanted = np.zeros(len(accepted), bool)
     inputs: dict[int, _SharedInput] = {}  # by the id of their rows
     layouts: dict[str, Layout] = {}
     tables: dict[str, list[pa.Table]] = {}  # by the id of their layout
-    for family, at, tuples in _tuples(rows, plan, accepted):
+    for family, at, tuples in _tuples(rows, plan, families, accepted):
         if plan.writes_shards(family, tuples.group_count):
             shard = gathered(family, tuples)
             outcome.shards.append((family, shard))
@@ -299,10 +350,10 @@ def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) ->
 
 
 def _tuples(
-    rows: Rows, plan: BatchPlan, accepted: Mask
+    rows: Rows, plan: BatchPlan, families_to_fold: Sequence[Family], accepted: Mask
 ) -> Iterator[tuple[Family, NDArray[np.int64], FamilyTuples]]:
     """The tuples or cells of each family, with their rows; families without any are left out."""
-    for together in families_by_roll_up(plan.families):
+    for together in families_by_roll_up(families_to_fold):
         clock = plan.clocks[together[0].clock]
         for families, cells in roll_up(rows, together, clock, accepted, plan.limits):
             for family in families:
