@@ -102,7 +102,7 @@ def state() -> State:
     slots = ("sum(double) of `price`", "max(decimal(10,2)) of `amount` where `site` = 3")
     selections = {
         1: SelectionState(
-            "bids by ts group by `site`, `kind`", LAYOUT.id, slots, 10, False, 9, LAYOUT.group_types
+            "bids by ts group by `site`, `kind`", LAYOUT.id, slots, False, 9, LAYOUT.group_types
         ),
         2: SelectionState(
             "bids by ts", "slices of bids by [] with [count(*)]", ("count(*) of *",), on_executors=True
@@ -118,6 +118,7 @@ def state() -> State:
         accounts=accounts,
         streams=streams,
         queries=queries,
+        floors={1: 10},
         selections=selections,
         sheets={LAYOUT.id: _sheet()},
         shards=(ShardRef("shards/0000000005/a1b2", ((0, 10, 900), (3, 2, 400)), {2: ((0, 20), (20, 40))}),),

@@ -18,6 +18,11 @@ from transom.storage.file_store import Store
 STATE, LOG, RUNS = "state/0000000007.arrow", "log/0000000008.json", "runs/0000000007.arrow"
 CHANGED = "the format changed: see tests/state/golden_checkpoint.py"
 
+TABLES = {
+    "sheet", "pending", "selected", "accounts", "queries", "selections", "registered", "account_names", "floors",
+    "times",
+}  # fmt: skip
+
 Parts = Mapping[tuple[str, str, int], bytes]
 
 
@@ -35,9 +40,7 @@ def today(tmp_path: Path) -> Path:
 
 
 def parts_of(directory: Path) -> Parts:
-    table = pa.ipc.open_stream(Store(directory).read(STATE)).read_all()
-    places = zip(*(table[name].to_pylist() for name in ("kind", "name", "number")), strict=True)
-    return dict(zip(places, table["packed"].to_pylist(), strict=True))
+    return snapshot.parts_of(Store(directory).read(STATE))
 
 
 def test_the_same_files_are_written(golden: Path, today: Path) -> None:
@@ -61,10 +64,10 @@ def test_the_other_parts_have_the_same_ids_and_contents(golden: Path, today: Pat
     assert list(ours) == list(theirs), CHANGED
     assert {kind for kind, _, _ in ours} == {
         "state", "sheet", "estimator", "summary", "pending", "selected", "accounts", "decisions", "queries",
-        "selections", "registered",
+        "selections", "registered", "selection_kinds", "account_names", "floors", "times",
     }  # fmt: skip
     for part, packed in ours.items():
-        if part[0] in ("sheet", "pending", "selected", "accounts", "queries", "selections", "registered"):
+        if part[0] in TABLES:
             left, right = (pa.ipc.open_stream(data).read_all() for data in (packed, theirs[part]))
             assert left.schema == right.schema and left.equals(right), (part, CHANGED)
         elif part[0] != "state":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -63,11 +64,11 @@ def test_clocks_totals_selections_and_what_queries_missed_come_back() -> None:
         "not known yet": QueryState((7, 1), None, -3),
     }
     selections = {
-        1: SelectionState("s by ts", "slices of s", ("count of *", "é"), -9),
+        1: SelectionState("s by ts", "slices of s", ("count of *", "é"), True),
         7: SelectionState("s by ts where x", "rows of s", ()),
     }
     streams = {"s": StreamState(clocks, Totals(10, 5, 2, 2, 1)), "idle": StreamState()}
-    state = State(7, streams, queries, selections)
+    state = State(7, streams, queries, selections, {1: -9})
     assert there_and_back(state) == state
     assert there_and_back(State()) == State()
 
@@ -149,3 +150,29 @@ def test_decisions_are_stored_by_columns() -> None:
     }
     record = CommitRecord("local", decisions=(decisions, PassDecisions("bids", "placement", ())))
     assert snapshot.loads(snapshot.dumps(State(), record))[1] == record
+
+
+def test_parts_that_no_batch_changed_are_packed_once() -> None:
+    lasting, made = snapshot.LastingParts(), []
+
+    def add(source: object) -> bytes:
+        lasting.add(("queries", "", 0), source, lambda: made.append(source) or b"packed" * 9)  # type: ignore[func-returns-value]
+        ((_, size, packed),) = lasting.take()
+        return snapshot.ZSTD.decompress(packed, size, asbytes=True)
+
+    first, second = {"a": 1}, {"a": 1}
+    assert [add(source) for source in (first, first, second, second, first)] == [b"packed" * 9] * 5
+    assert [id(source) for source in made] == [id(first), id(second), id(first)]
+
+
+def test_snapshots_with_remembered_parts_are_those_without() -> None:
+    lasting, record = snapshot.LastingParts(), CommitRecord("local")
+    states = [
+        State(1, queries={"q": QueryState((1,))}, selections={1: SelectionState("s", "slices", ())}),
+        State(2, queries={"q": QueryState((1,), IntervalSet.of((0, 9)))}, floors={1: 4}),
+        State(3),
+    ]
+    for state in (states[0], replace(states[0], batch_id=2), *states[1:], states[1]):
+        packed = snapshot.dumps(state, record, None, lasting)
+        assert snapshot.loads(packed) == (state, record)
+        assert packed == snapshot.dumps(state, record)

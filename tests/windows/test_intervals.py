@@ -92,6 +92,12 @@ def test_coarsening_fills_the_smallest_gaps(most: int, expected: tuple[tuple[int
     assert IntervalSet.of((0, 1), (3, 4), (10, 11), (12, 13)).coarsened(most).pairs == expected
 
 
+def test_a_set_within_the_slack_is_left_as_it_is() -> None:
+    long = IntervalSet.of((0, 1), (3, 4), (10, 11), (12, 13))
+    assert long.coarsened(2, slack=2) is long
+    assert long.coarsened(2, slack=1) == IntervalSet.of((0, 4), (10, 13))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_filled_gaps_meet_the_same_windows(seed: int) -> None:
     numbers = random.Random(seed)

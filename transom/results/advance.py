@@ -82,6 +82,7 @@ def apply_batch(
         streams=work.streams,
         queries=work.queries,
         selections=work.selections,
+        floors=work.floors,
         sheets=work.sheets,
         shards=tuple(work.shards),
         stores=work.stores,
@@ -102,14 +103,15 @@ class _Work(Reading):
     """A batch being applied to a state; it changes copies."""
 
     streams: dict[str, StreamState]
-    queries: dict[str, QueryState]
-    selections: dict[int, SelectionState]
+    queries: Mapping[str, QueryState]
+    selections: Mapping[int, SelectionState]
+    floors: Mapping[int, int]
     shards: list[ShardRef]
 
     def __init__(self, state: State, shelf: Shelf | None, planner: Planner):
         self.before, self.shelf, self.planner = state, shelf, planner
-        self.streams, self.queries = dict(state.streams), dict(state.queries)
-        self.selections, self.sheets = dict(state.selections), dict(state.sheets)
+        self.streams, self.queries = dict(state.streams), state.queries
+        self.selections, self.floors, self.sheets = state.selections, state.floors, dict(state.sheets)
         self.shards, self.shard_work = list(state.shards), list[ShardWork]()
         self.stores, self.accounts = state.stores, state.accounts
         self.finals = self.unshared_finals = self.all_finals = 0
@@ -130,14 +132,21 @@ class _Work(Reading):
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
         readers, layouts = self.add_partials(batch)
         limits = self.planner.strategy.limits
-        for home in batch.outcome.too_fragmented & self.selections.keys():
-            self.selections[home] = kept_apart(self.selections[home], self.before.batch_id, limits)
+        if fragmented := batch.outcome.too_fragmented & self.selections.keys():
+            apart = {
+                home: kept_apart(self.selections[home], self.before.batch_id, limits) for home in fragmented
+            }
+            self.selections = {**self.selections, **apart}
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(sheets, self.shards) if batch.ended else {}
-        for query in batch.queries:
-            if lasts or self.queries[query.name].unseen is None:
-                self._advance_query(query, batch, lasts, before)
+        changed = {
+            query.name: self._advanced_query(query, batch, lasts, before)
+            for query in batch.queries
+            if lasts or self.queries[query.name].unseen is None
+        }
+        if changed:
+            self.queries = {**self.queries, **changed}
         parts = {
             key: SheetReaders(layout, self.sheets[key], self._with_boundaries(readers[key], before, after))
             for key, layout in layouts.items()
@@ -168,9 +177,10 @@ class _Work(Reading):
         moving = self._moving(batch)
         if not moving:
             return readers, layouts
-        for query in batch.queries:
-            for home in self.queries[query.name].homes if placement_group(query) in moving else ():
-                self.selections[home] = replace(self.selections[home], on_executors=True)
+        moved = (query for query in batch.queries if placement_group(query) in moving)
+        homes = dict.fromkeys(home for query in moved for home in self.queries[query.name].homes)
+        there = {home: replace(self.selections[home], on_executors=True) for home in homes}
+        self.selections = {**self.selections, **there}
         assert self.shelf is not None
         for key in layouts:
             if key in self.sheets:
@@ -219,9 +229,9 @@ class _Work(Reading):
             shared = self._boundaries[key] = boundary(query, stream, query_state)
         return shared
 
-    def _advance_query(
+    def _advanced_query(
         self, query: CompiledQuery, batch: BatchInput, lasts: Mapping[int, np.ndarray], before: StreamState
-    ) -> None:
+    ) -> QueryState:
         query_state = self.queries[query.name]
         unseen, forced = query_state.unseen, query_state.forced
         if unseen is None:
@@ -234,9 +244,9 @@ class _Work(Reading):
             last = last_window(self, query, was, home, lasts[home], store)
             if last is not None:
                 forced = max(last + 1, LOWEST if forced is None else forced)
-        if unseen is not query_state.unseen or forced != query_state.forced:
-            changed = replace(query_state, unseen=unseen, forced=forced)
-            self.queries[query.name] = changed.for_window(query.query.window.range)
+        if unseen is query_state.unseen and forced == query_state.forced:
+            return query_state
+        return replace(query_state, unseen=unseen, forced=forced).for_window(query.query.window.range)
 
     def _closed(
         self, key: str, part: SheetReaders, done: ClosedWindows, batch: BatchInput, scattered: Scattered
@@ -265,8 +275,7 @@ class _Work(Reading):
             others = [ref for ref in self.shards if homes.isdisjoint(ref.held)]
             needs = shard_needs(mine, readers)
             self.shards = [*others, *needs.kept]
-            for home, floor in needs.floors.items():
-                self._raise_floor(home, floor)
+            self._raise_floors(needs.floors)
             if needs.closing:
                 self.shard_work.append(
                     self.shard_work_for([readers[i] for i in needs.closing], needs.read, batch.partial)
@@ -280,18 +289,20 @@ class _Work(Reading):
         homes, place = np.unique(sheet[SELECTION].to_numpy()[gone], return_inverse=True)
         floors = np.full(len(homes), LOWEST)
         np.maximum.at(floors, place, sheet[STOP].to_numpy()[gone])
-        for home, floor in zip(homes.tolist(), floors.tolist(), strict=True):
-            self._raise_floor(home, floor)
+        self._raise_floors(dict(zip(homes.tolist(), floors.tolist(), strict=True)))
         if is_needed.any():
             self.sheets[key] = sheet.filter(pa.array(is_needed)).combine_chunks()
         else:
             del self.sheets[key]
 
-    def _raise_floor(self, home: int, floor: int) -> None:
-        own: SelectionState | None = self.selections.get(home)
-        if own is not None and floor > own.floor:
-            # `replace` takes twice as long, and with every batch there is one for every query.
-            self.selections[home] = SelectionState(**{**vars(own), "floor": floor})
+    def _raise_floors(self, floors: Mapping[int, int]) -> None:
+        known = self.floors
+        raised = {
+            home: floor
+            for home, floor in floors.items()
+            if floor > known.get(home, LOWEST) and home in self.selections
+        }
+        self.floors = {**known, **raised}
 
 
 # --- the stream: its clocks and its counts ---
@@ -402,7 +413,7 @@ def _advance_clock(
         closed = closed.close(high - slack)
     occupied = clock_state.occupied if clock_state.occupied is not None else batch.missed_times(clock)
     if occupied is not None:
-        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED)
+        occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED, slack=MOST_OCCUPIED // 4)
     arrivals = clock_state.arrivals
     came = profile.occupied() if batch.origin is None else batch.origin.arrived
     came |= chunk_ranges(batch.burst.sidelined, clock)

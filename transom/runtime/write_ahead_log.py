@@ -40,6 +40,7 @@ class BatchLog:
     def __init__(self, store: Store):
         self.store, self.runs = store, RunFiles(store)
         self.last_begun = max(_numbers(store, "log"), default=0)  # when the engine started
+        self._lasting = snapshot.LastingParts()
         self._obsolete: list[tuple[int, str]] = []  # files, and the first state that does not need them
 
     def begin(self, intent: BatchIntent) -> None:
@@ -61,7 +62,7 @@ class BatchLog:
     def commit(self, state: State, record: CommitRecord) -> int:
         """Commit a batch; the size of its snapshot in bytes, which excludes the runs of stores."""
         self.runs.write(state)
-        packed = snapshot.dumps(state, record, self.runs)
+        packed = snapshot.dumps(state, record, self.runs, self._lasting)
         self.store.flush()  # before the state refers to it
         self.store.write(_state_file(state.batch_id), packed)
         self.store.flush()

@@ -134,17 +134,16 @@ class Accounts:
         return Accounts((*self.names, *new), counts, self.windows, self.unaccounted)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """The counts and the windows as tables, for a snapshot."""
-        columns = {"query": pa.array(self.names, pa.string())}
-        columns |= {name: pa.array(row) for name, row in zip(COUNTS, self.counts, strict=True)}
+        """The counts and the windows as tables, for a snapshot; the names are stored beside them."""
+        columns = {name: pa.array(row) for name, row in zip(COUNTS, self.counts, strict=True)}
         return pa.table(columns), pa.table(list(map(pa.array, self.windows)), names=list(RUN_COLUMNS))
 
     @classmethod
-    def of_tables(cls, counts: pa.Table, runs: pa.Table, unaccounted: int) -> Accounts:
+    def of_tables(cls, names: Sequence[str], counts: pa.Table, runs: pa.Table, unaccounted: int) -> Accounts:
         """The accounts that `tables` made into tables."""
         rows = [counts[name].to_numpy() for name in COUNTS]
         columns = [runs[name].to_numpy() for name in RUN_COLUMNS]
-        return cls(tuple(counts["query"].to_pylist()), np.stack(rows), np.stack(columns), unaccounted)
+        return cls(tuple(names), np.stack(rows), np.stack(columns), unaccounted)
 
 
 RUN_COLUMNS = ("query", "first", "last", "rows")

@@ -8,7 +8,8 @@ from transom.errors import StateError
 # Version 8: every file has a checksum, a commit lists the files of late and rejected rows, the state has the
 # accounts of queries, and results have the column `late`.
 # Version 9: queries and selections are tables, not JSON; summaries say which tuples are late.
-FORMAT_VERSION = 9
+# Version 10: parts that few batches change are compressed by themselves; floors and times of rows are tables.
+FORMAT_VERSION = 10
 
 
 def check_format(version: object) -> None:
@@ -16,7 +17,7 @@ def check_format(version: object) -> None:
 
     >>> check_format(7)
     Traceback (most recent call last):
-    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 9: continue it \
+    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 10: continue it \
 with the version of transom that wrote it, or start with a new checkpoint directory
     """
     if version != FORMAT_VERSION:

@@ -3,12 +3,17 @@
 The part `state` is JSON, and so are the parts `decisions`, one for each pass of the planner and stream. The
 other parts are tables (queries, selections, slices, accounts) and packed summaries. A part is found by its kind,
 the name of what it belongs to, and a number. The table's metadata carries the version of the format.
+
+Most batches change few parts. Each of the others is compressed by itself, once for many snapshots; those that a
+batch changes are in one row of the table, compressed together.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,13 +32,19 @@ from transom.state.pass_decisions import PassDecisions
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 from transom.state.state_tables import (
+    decode_floors,
     decode_queries,
     decode_registered,
     decode_selections,
+    decode_times,
+    encode_floors,
     encode_queries,
     encode_registered,
     encode_selections,
+    encode_times,
+    selection_kinds,
 )
+from transom.windows.intervals import IntervalSet
 
 RunLocation = dict[str, Any]  # where a run is stored, as JSON
 PartKey = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
@@ -42,6 +53,31 @@ Parts = Mapping[PartKey, bytes]
 STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
 ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
+ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED = (
+    "account_names", "selection_kinds", "floors", "times", "changed",
+)  # fmt: skip
+ZSTD = pa.Codec("zstd")
+
+
+class LastingParts:
+    """Parts of the last snapshot with the objects that they were made of: they are the same while these are."""
+
+    def __init__(self) -> None:
+        self._parts: dict[PartKey, tuple[object, int, bytes]] = {}
+        self._wanted: dict[PartKey, tuple[object, int, bytes]] = {}
+
+    def add(self, key: PartKey, source: object, make: Callable[[], bytes]) -> None:
+        """Add a part to the next snapshot; `make` is called if the last one had another source."""
+        known = self._parts.get(key)
+        if known is None or known[0] is not source:
+            packed = make()
+            known = source, len(packed), ZSTD.compress(packed, asbytes=True)
+        self._wanted[key] = known
+
+    def take(self) -> Iterator[tuple[PartKey, int, bytes]]:
+        """The parts of the next snapshot, compressed, with their sizes; others are forgotten."""
+        self._parts, self._wanted = self._wanted, {}
+        return ((key, size, packed) for key, (_, size, packed) in self._parts.items())
 
 
 class RunShelf(Protocol):
@@ -78,44 +114,89 @@ class EmbeddedRuns:
         return TupleRun.unpacked(self.parts[RUN, "", place["part"]])
 
 
-def dumps(state: State, record: CommitRecord, shelf: RunShelf | None = None) -> bytes:
-    """A snapshot of a state and a commit record; without a shelf, runs are stored in the snapshot."""
+def dumps(
+    state: State, record: CommitRecord, shelf: RunShelf | None = None, lasting: LastingParts | None = None
+) -> bytes:
+    """A snapshot of a state and a commit record; without a shelf, runs are stored in the snapshot.
+
+    `lasting` has parts of the snapshot before, and then those of this one.
+    """
     embedded = EmbeddedRuns()
-    runs = embedded if shelf is None else shelf
-    selections, selection_kinds = encode_selections(state.selections)
-    stored = encode_state(state, runs) | {"selection_kinds": selection_kinds, "commit": record.to_json()}
+    stored = encode_state(state, embedded if shelf is None else shelf) | {"commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
-    parts[REGISTERED, "", 0] = _pack_table(encode_registered(record.queries))
-    parts[QUERY_STATES, "", 0] = _pack_table(encode_queries(state.queries))
-    parts[SELECTION_STATES, "", 0] = _pack_table(selections)
+    parts[FLOORS, "", 0] = _pack_table(encode_floors(state.floors))
+    for name, stream in state.streams.items():
+        for number, clock in enumerate(stream.clocks.values()):
+            parts[TIMES, name, number] = _pack_table(encode_times(clock.occupied))
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
     for number, table in enumerate(state.accounts.tables()):
         parts[ACCOUNTS, "", number] = _pack_table(table)
-    parts |= {(DECISIONS, one.stream, number): one.packed for number, one in enumerate(record.decisions)}
-    kinds, names, numbers = zip(*parts, strict=True)
-    columns = {
-        "kind": pa.array(kinds, pa.string()),
-        "name": pa.array(names, pa.string()),
-        "number": pa.array(numbers, pa.int64()),
-        "packed": pa.array(parts.values(), pa.large_binary()),
-    }
-    table = pa.table(columns).replace_schema_metadata({"transom": json.dumps({"version": FORMAT_VERSION})})
-    return _pack_table(table, compression="zstd")  # a third less than lz4, and both take milliseconds
+    lasting = LastingParts() if lasting is None else lasting
+    _add_lasting(lasting, state, record)
+    changed = _pack_table(_table_of_parts(list(parts), list(parts.values())))
+    rows = [((CHANGED, "", 0), len(changed), ZSTD.compress(changed, asbytes=True)), *lasting.take()]
+    keys, sizes, packed = zip(*rows, strict=True)
+    table = _table_of_parts(keys, packed).append_column("size", pa.array(sizes, pa.int64()))
+    return _pack_table(table.replace_schema_metadata({"transom": json.dumps({"version": FORMAT_VERSION})}))
+
+
+def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> None:
+    """The parts that only batches change in which queries join or leave, or plans change."""
+    registered, queries, selections, names = (
+        record.queries,
+        state.queries,
+        state.selections,
+        state.accounts.names,
+    )
+    lasting.add((REGISTERED, "", 0), registered, lambda: _pack_table(encode_registered(registered)))
+    lasting.add((QUERY_STATES, "", 0), queries, lambda: _pack_table(encode_queries(queries)))
+    lasting.add((SELECTION_STATES, "", 0), selections, lambda: _pack_table(encode_selections(selections)))
+    lasting.add(
+        (SELECTION_KINDS, "", 0), selections, lambda: json.dumps(selection_kinds(selections)).encode()
+    )
+    lasting.add(
+        (ACCOUNT_NAMES, "", 0), names, lambda: _pack_table(pa.table({"query": pa.array(names, pa.string())}))
+    )
+    for number, one in enumerate(record.decisions):
+        lasting.add((DECISIONS, one.stream, number), one, partial(attrgetter("packed"), one))
+
+
+def _table_of_parts(keys: Sequence[PartKey], packed: Sequence[bytes]) -> pa.Table:
+    kinds, names, numbers = zip(*keys, strict=True)
+    return pa.table(
+        {
+            "kind": pa.array(kinds, pa.string()),
+            "name": pa.array(names, pa.string()),
+            "number": pa.array(numbers, pa.int64()),
+            "packed": pa.array(packed, pa.large_binary()),
+        }
+    )
+
+
+def _parts_of_table(table: pa.Table) -> dict[PartKey, bytes]:
+    names = zip(*(table[name].to_pylist() for name in ("kind", "name", "number")), strict=True)
+    return dict(zip(names, table["packed"].to_pylist(), strict=True))
 
 
 def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, CommitRecord]:
     """The state and the commit record of a snapshot."""
-    table = _unpack_table(packed)
-    check_format(json.loads(table.schema.metadata[b"transom"])["version"])
-    names = zip(*(table[name].to_pylist() for name in ("kind", "name", "number")), strict=True)
-    parts = dict(zip(names, table["packed"].to_pylist(), strict=True))
+    parts = parts_of(packed)
     stored = json.loads(parts[STATE, "", 0])
     state = decode_state(stored, parts, EmbeddedRuns(parts) if shelf is None else shelf)
     decisions = tuple(PassDecisions.unpacked(packed) for _, packed in _of_kind(DECISIONS, parts))
     registered = decode_registered(_unpack_table(parts[REGISTERED, "", 0]))
     return state, CommitRecord.from_json(stored["commit"], registered, decisions)
+
+
+def parts_of(packed: bytes) -> Parts:
+    """The parts of a snapshot."""
+    table = _unpack_table(packed)
+    check_format(json.loads(table.schema.metadata[b"transom"])["version"])
+    rows = zip(_parts_of_table(table).items(), table["size"].to_pylist(), strict=True)
+    parts = {key: ZSTD.decompress(packed, size, asbytes=True) for (key, packed), size in rows}
+    return _parts_of_table(_unpack_table(parts.pop((CHANGED, "", 0)))) | parts
 
 
 def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
@@ -142,11 +223,15 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
     """The state of its JSON part and its other parts."""
     return State(
         batch_id=stored["batch"],
-        streams={name: state_json.decode_stream(stream) for name, stream in stored["streams"].items()},
+        streams={
+            name: state_json.decode_stream(stream, _times(name, len(stream["clocks"]), parts))
+            for name, stream in stored["streams"].items()
+        },
         queries=decode_queries(_unpack_table(parts[QUERY_STATES, "", 0])),
         selections=decode_selections(
-            _unpack_table(parts[SELECTION_STATES, "", 0]), stored["selection_kinds"]
+            _unpack_table(parts[SELECTION_STATES, "", 0]), json.loads(parts[SELECTION_KINDS, "", 0])
         ),
+        floors=decode_floors(_unpack_table(parts[FLOORS, "", 0])),
         sheets={name: _unpack_table(packed) for name, packed in _of_kind(SHEET, parts)},
         shards=tuple(map(state_json.decode_shard, stored["shards"])),
         partitions=stored["partitions"],
@@ -155,6 +240,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
         accounts=Accounts.of_tables(
+            _unpack_table(parts[ACCOUNT_NAMES, "", 0])["query"].to_pylist(),
             _unpack_table(parts[ACCOUNTS, "", 0]),
             _unpack_table(parts[ACCOUNTS, "", 1]),
             stored["unaccounted"],
@@ -170,6 +256,11 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
             },
         ),
     )
+
+
+def _times(stream: str, clocks: int, parts: Parts) -> list[IntervalSet]:
+    """The times of the rows on each clock of a stream."""
+    return [decode_times(_unpack_table(parts[TIMES, stream, number])) for number in range(clocks)]
 
 
 def _encode_store(store: StoreState, shelf: RunShelf) -> dict[str, Any]:
@@ -257,10 +348,9 @@ def _of_kind(kind: str, parts: Parts) -> Iterator[tuple[str, bytes]]:
     return ((name, packed) for (own_kind, name, _), packed in parts.items() if own_kind == kind)
 
 
-def _pack_table(table: pa.Table, compression: str | None = None) -> bytes:
+def _pack_table(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 

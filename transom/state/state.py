@@ -155,14 +155,12 @@ class ProdderState:
 class SelectionState:
     """Where the slices of a selection are: the id of the sheet, and the ids of the slots that it keeps.
 
-    Slices before `floor` may have been evicted. A selection with too many groups for a sheet is
-    `on_executors`: its slices are in shards.
+    A selection with too many groups for a sheet is `on_executors`: its slices are in shards.
     """
 
     name: str
     sheet: str
     slots: tuple[str, ...]
-    floor: int = LOWEST
     on_executors: bool = False
     alone_until: int = 0  # the batch until which it joins no signature family: the last one did not pay off
     group_types: tuple[str, ...] = ()  # the ids of the types of its group columns
@@ -196,13 +194,18 @@ class State:
 
     Shards hold the slices of selections on the executors; their groups are partitioned by hash into
     `partitions`. `last_selection` is the highest id that a selection ever had: ids are not used again,
-    because a file may outlive its selections.
+    because a file may outlive its selections. Slices of a selection before its floor may have been evicted;
+    a selection without a floor has all.
+
+    A batch that changes no query and no selection leaves `queries` and `selections` the very same objects: what
+    was derived from them still holds. That is why floors, which rise with nearly every batch, are beside them.
     """
 
     batch_id: int = 0
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
     selections: Mapping[int, SelectionState] = field(default_factory=dict)
+    floors: Mapping[int, int] = field(default_factory=dict)  # by selection
     sheets: Mapping[str, pa.Table] = field(default_factory=dict)
     shards: tuple[ShardRef, ...] = ()
     partitions: int = 0

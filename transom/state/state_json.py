@@ -5,12 +5,12 @@ Tables, runs and packed summaries are not JSON: the snapshot stores them beside 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from transom.overload.chunks import SidelinedChunk
 from transom.state.json_forms import (
     decode_clock,
-    decode_intervals,
     decode_known_intervals,
     decode_pattern,
     encode_clock,
@@ -28,6 +28,7 @@ from transom.state.state import (
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed_time import Closed
+from transom.windows.intervals import IntervalSet
 
 Json = dict[str, Any]
 
@@ -92,9 +93,13 @@ def encode_stream(stream: StreamState) -> Json:
     }
 
 
-def decode_stream(stored: Json) -> StreamState:
+def decode_stream(stored: Json, occupied: Sequence[IntervalSet]) -> StreamState:
+    """A stream, given the times of the rows on each of its clocks."""
     return StreamState(
-        {decode_clock(clock["clock"]): decode_clock_state(clock) for clock in stored["clocks"]},
+        {
+            decode_clock(clock["clock"]): decode_clock_state(clock, times)
+            for clock, times in zip(stored["clocks"], occupied, strict=True)
+        },
         decode_totals(stored["totals"]),
         decode_work(stored["work"]),
         tuple(map(decode_chunk, stored["sidelined"])),
@@ -103,25 +108,28 @@ def decode_stream(stored: Json) -> StreamState:
 
 
 def encode_clock_state(state: ClockState) -> Json:
+    """A clock without the times of its rows, which are many: the snapshot stores them as a table."""
+    starts, stops, clocks = (
+        zip(*state.arrivals.pieces, strict=True) if state.arrivals.pieces else ((), (), ())
+    )
     return {
         "high": state.high,
         "newest": state.newest,
-        "occupied": encode_intervals(state.occupied),
-        "arrivals": [
-            {"start": start, "stop": stop, "clock": clock} for start, stop, clock in state.arrivals.pieces
-        ],
+        "occupied_known": state.occupied is not None,
+        "arrivals": {"start": starts, "stop": stops, "clock": clocks},
         "shed": encode_intervals(state.arrivals.shed),
         "closed": encode_closed(state.closed),
         "promised": None if state.promised is None else encode_closed(state.promised),
     }
 
 
-def decode_clock_state(stored: Json) -> ClockState:
-    pieces = tuple((piece["start"], piece["stop"], piece["clock"]) for piece in stored["arrivals"])
+def decode_clock_state(stored: Json, occupied: IntervalSet) -> ClockState:
+    """A clock, given the times of its rows."""
+    pieces = tuple(zip(*(stored["arrivals"][name] for name in ("start", "stop", "clock")), strict=True))
     return ClockState(
         stored["high"],
         decode_closed(stored["closed"]),
-        decode_intervals(stored["occupied"]),
+        occupied if stored["occupied_known"] else None,
         Arrivals(pieces, decode_known_intervals(stored["shed"])),
         None if stored["promised"] is None else decode_closed(stored["promised"]),
         stored["newest"],

@@ -6,9 +6,11 @@ types: there are few kinds, which are JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from transom.state.commit_record import QueryRecord
@@ -39,7 +41,6 @@ SELECTION_SCHEMA = pa.schema(
         "id": pa.int64(),
         "name": pa.string(),
         "kind": pa.int32(),
-        "floor": pa.int64(),
         "on_executors": pa.bool_(),
         "alone_until": pa.int64(),
     }
@@ -97,24 +98,36 @@ def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
     )
 
 
-def encode_selections(selections: Mapping[int, SelectionState]) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """A row for each selection, and the kinds of selections as JSON."""
+def encode_selections(selections: Mapping[int, SelectionState]) -> pa.Table:
+    """A row for each selection; its kind is a place in `selection_kinds`."""
     states = selections.values()
-    kinds: dict[tuple[object, ...], int] = {}
-    of_kind = [
-        kinds.setdefault((state.sheet, state.slots, state.group_types), len(kinds)) for state in states
-    ]
+    kinds = _kinds(selections)
     columns: list[Any] = [
         list(selections),
         [state.name for state in states],
-        of_kind,
-        [state.floor for state in states],
+        [kinds[_kind(state)] for state in states],
         [state.on_executors for state in states],
         [state.alone_until for state in states],
     ]
-    return _table(columns, SELECTION_SCHEMA), [
-        {"sheet": sheet, "slots": slots, "group_types": types} for sheet, slots, types in kinds
+    return _table(columns, SELECTION_SCHEMA)
+
+
+def selection_kinds(selections: Mapping[int, SelectionState]) -> list[dict[str, Any]]:
+    """The kinds of selections, as JSON."""
+    return [
+        {"sheet": sheet, "slots": slots, "group_types": types} for sheet, slots, types in _kinds(selections)
     ]
+
+
+def _kind(state: SelectionState) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    return state.sheet, state.slots, state.group_types
+
+
+def _kinds(
+    selections: Mapping[int, SelectionState],
+) -> dict[tuple[str, tuple[str, ...], tuple[str, ...]], int]:
+    """The kinds that occur, numbered."""
+    return {kind: number for number, kind in enumerate(dict.fromkeys(map(_kind, selections.values())))}
 
 
 def decode_selections(table: pa.Table, kinds: list[dict[str, Any]]) -> dict[int, SelectionState]:
@@ -122,12 +135,38 @@ def decode_selections(table: pa.Table, kinds: list[dict[str, Any]]) -> dict[int,
     parts = [(kind["sheet"], tuple(kind["slots"]), tuple(kind["group_types"])) for kind in kinds]
     columns = (table[name].to_pylist() for name in SELECTION_SCHEMA.names)
     selections = {}
-    for selection, name, kind, floor, on_executors, alone_until in zip(*columns, strict=True):
+    for selection, name, kind, on_executors, alone_until in zip(*columns, strict=True):
         sheet, slots, group_types = parts[kind]
-        selections[selection] = SelectionState(
-            name, sheet, slots, floor, on_executors, alone_until, group_types
-        )
+        selections[selection] = SelectionState(name, sheet, slots, on_executors, alone_until, group_types)
     return selections
+
+
+def encode_floors(floors: Mapping[int, int]) -> pa.Table:
+    """A row for each selection that has a floor."""
+    return pa.table(
+        {"selection": _numbers(floors, len(floors)), "floor": _numbers(floors.values(), len(floors))}
+    )
+
+
+def decode_floors(table: pa.Table) -> dict[int, int]:
+    """The floors of a table."""
+    return dict(zip(table["selection"].to_pylist(), table["floor"].to_pylist(), strict=True))
+
+
+def encode_times(times: IntervalSet | None) -> pa.Table:
+    """A row for each interval; none if they are not known."""
+    pairs = () if times is None else times.pairs
+    ends = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
+    return pa.table({"start": ends[:, 0], "stop": ends[:, 1]})
+
+
+def decode_times(table: pa.Table) -> IntervalSet:
+    """The intervals of a table."""
+    return IntervalSet(tuple(zip(table["start"].to_pylist(), table["stop"].to_pylist(), strict=True)))
+
+
+def _numbers(numbers: Iterable[int], count: int) -> pa.Array:
+    return pa.array(np.fromiter(numbers, np.int64, count))
 
 
 def _table(columns: list[Any], schema: pa.Schema) -> pa.Table:

@@ -121,9 +121,12 @@ class IntervalSet:
         firsts, lasts = starts[np.r_[0, edges + 1]], stops[np.r_[edges, len(stops) - 1]]
         return IntervalSet(tuple(zip(firsts.tolist(), lasts.tolist(), strict=True)))
 
-    def coarsened(self, most: int) -> IntervalSet:
-        """A superset of at most `most` intervals: the smallest gaps are filled."""
-        if len(self.pairs) <= most:
+    def coarsened(self, most: int, slack: int = 0) -> IntervalSet:
+        """A superset of at most `most` intervals: the smallest gaps are filled.
+
+        Up to `slack` more are left, so that a set that grows by a few intervals is coarsened now and then only.
+        """
+        if len(self.pairs) <= most + slack:
             return self
         starts, stops = self.arrays()
         gaps = starts[1:] - stops[:-1]

@@ -229,6 +229,7 @@ class _Change:
         self.before = state
         self.queries = dict(state.queries)
         self.selections = dict(state.selections)
+        self.floors = dict(state.floors)
         self.sheets = dict(state.sheets)
         self.last_selection = state.last_selection
         self.gone: dict[str, list[int]] = {}
@@ -273,6 +274,7 @@ class _Change:
             self.before,
             queries=self.queries,
             selections=self.selections,
+            floors=self.floors,
             sheets={name: table for name, table in self.sheets.items() if table.num_rows},
             shards=self._shards(),
             last_selection=self.last_selection,
@@ -303,6 +305,7 @@ class _Change:
 
     def close(self, home: int) -> None:
         selection = self.selections.pop(home)
+        self.floors.pop(home, None)
         if selection.on_executors:
             self.gone_far.add(home)
         else:
@@ -326,7 +329,6 @@ class _Change:
         paned: bool,
     ) -> IntervalSet | None:
         """The part of what a new query has missed that retained slices do not answer."""
-        selection = self.selections[home]
         if not missed or home not in self.before.selections:
             return missed
         across = self._file_anew(home, query, missed, living, paned)
@@ -339,7 +341,7 @@ class _Change:
             if unseen is None:
                 return None
             before |= unseen
-        return missed & (before | IntervalSet.of((LOWEST, selection.floor))) | across
+        return missed & (before | IntervalSet.of((LOWEST, self.floors.get(home, LOWEST)))) | across
 
     def _file_anew(
         self,

@@ -21,7 +21,6 @@ from transom.plan.slot_sources import in_layout_order, slots_to_keep
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
 from transom.state.state import SelectionState, State
-from transom.windows.intervals import LOWEST
 
 
 def reshare(context: PlanContext) -> Decision | None:
@@ -120,7 +119,7 @@ def _rate(state: State, homes: set[int], longest: int) -> float | None:
 
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
     """Move queries to new selections, which keep the slots that all of their queries need."""
-    queries, selections = dict(state.queries), dict(state.selections)
+    queries, selections, floors = dict(state.queries), dict(state.selections), dict(state.floors)
     last_selection, opened = state.last_selection, dict[str, int]()
     slots: dict[str, dict[str, Slot]] = {}
     for query in members:
@@ -134,13 +133,16 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
             opened[name] = last_selection
             layout = Layout.of(query, slots[name].values())
             missed = state.missed(query.query.clock)
-            floor = missed.pairs[-1][1] if missed else LOWEST
+            if missed:
+                floors[last_selection] = missed.pairs[-1][1]
             selections[last_selection] = SelectionState(
-                name, layout.id, tuple(slots[name]), floor, group_types=layout.group_types
+                name, layout.id, tuple(slots[name]), group_types=layout.group_types
             )
         query_state = queries[query.name]
         queries[query.name] = replace(query_state, homes=(opened[name], *query_state.homes))
-    return replace(state, queries=queries, selections=selections, last_selection=last_selection)
+    return replace(
+        state, queries=queries, selections=selections, floors=floors, last_selection=last_selection
+    )
 
 
 def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
@@ -155,4 +157,5 @@ def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
         changed[name] = replace(changed[name], homes=(first, *left))
     used = {home for query_state in changed.values() for home in query_state.homes}
     selections = {home: selection for home, selection in state.selections.items() if home in used}
-    return replace(state, queries=changed, selections=selections)
+    floors = {home: floor for home, floor in state.floors.items() if home in used}
+    return replace(state, queries=changed, selections=selections, floors=floors)
