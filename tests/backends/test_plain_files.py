@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.files import LocalFiles
-from transom.backends.local.plain_values import column_type, csv_type, json_type
+from transom.backends.plain_values import column_type, csv_type, json_type
 from transom.backends.spark.backend import SparkBackend
 
 USUAL = [

@@ -33,7 +33,7 @@ from transom.errors import SettingError
 JSON_ROWS = 100  # of a file, that are looked at
 JSON_BYTES = 1 << 18
 DECOMPRESSORS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-_OTHER_COMPRESSION = (".zst", ".deflate", ".snappy", ".lz4")
+OTHER_COMPRESSION = (".zst", ".deflate", ".snappy", ".lz4")
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers, by their bits
 _EXACT_BITS = {16: 11, 32: 24, 64: 53}  # of the integers that a float holds, by its bits
 READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError, csv.Error, ValueError)
@@ -121,7 +121,7 @@ class FileCheck:
         try:
             if self.format == "parquet":
                 return self._parquet(file)
-            if file.endswith(_OTHER_COMPRESSION):
+            if file.endswith(OTHER_COMPRESSION):
                 return CheckedFile()
             if self.format == "csv" and self.has_header:
                 return CheckedFile(tuple(self._compared(file, self._header(file))))

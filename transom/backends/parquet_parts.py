@@ -18,17 +18,16 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from transom.backends.arrow_types import plain
+from transom.backends.file_parts import DeclaredColumns, FilePart, PartUnreadable
 from transom.columns.readable_values import valid_text
 
 READ_ROWS = 1 << 18  # rows that a task reads at once
+LEAST_TASK_ROWS = 20_000  # a task of fewer rows costs more than it saves
+MOST_DRIVER_BYTES = 64 << 20  # of files that are read on the driver
 # Keys of footers whose times are of the old hybrid calendar, or may be: Spark converts them.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 _FIRST_NEW_CALENDAR = (3, 1)
-
-
-class PartUnreadable(Exception):
-    """Arrow can't read a part of a file; Spark may, or says what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,39 @@ class ParquetPart:
     start: int
     stop: int
     first: int = 0
+
+    def tables(self, columns: DeclaredColumns) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+        first = self.first
+        for table in read_part(self, columns):
+            yield table, np.arange(first, first + table.num_rows)
+            first += table.num_rows
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """The Parquet files of a batch; a row's position is its number among the rows of all files."""
+
+    layouts: tuple[tuple[str, ParquetLayout], ...]  # by path
+
+    def has_columns(self, columns: DeclaredColumns) -> bool:
+        return all(
+            reads_as_spark(layout.columns.get(name), kind, layout.has_old_times)
+            for _, layout in self.layouts
+            for name, kind in columns.items()
+        )
+
+    def parts(self, tasks: int) -> list[list[FilePart]]:
+        return [list(parts) for parts in split_parts(self.layouts, tasks, LEAST_TASK_ROWS)]
+
+    def rows_at(self, positions: NDArray[np.int64], columns: DeclaredColumns) -> pa.Table:
+        return read_rows(self.layouts, positions, columns)
+
+    def small_table(self, most_rows: int, columns: DeclaredColumns) -> pa.Table | None:
+        rows = sum(layout.rows for _, layout in self.layouts)
+        size = sum(layout.bytes for _, layout in self.layouts)
+        if rows > most_rows or size > MOST_DRIVER_BYTES or not self.has_columns(columns):
+            return None
+        return read_rows(self.layouts, np.arange(rows), columns)
 
 
 def split_parts(

@@ -32,7 +32,7 @@ from transom.backends.input_files import (
     unread_files,
     unreadable_reason,
 )
-from transom.backends.local.plain_files import PlainFile, plain_columns, plain_csv, plain_json_lines
+from transom.backends.plain_files import PlainText, plain_columns, plain_csv, plain_json_lines
 from transom.columns.readable_values import valid_text
 from transom.errors import SettingError, SQLError
 from transom.sql.catalog import Scalars
@@ -73,7 +73,7 @@ class LocalFiles(InputFiles):
         self.is_text = self.format in ("json", "csv")
         self._has_usual_options = self.is_text and given.keys() <= USUAL_OPTIONS
         self._is_usual = self._has_usual_options  # and the columns are those that Spark infers
-        self._plain_files: dict[str, tuple[FileVersion | None, PlainFile | None]] = {}  # that were looked at
+        self._plain_files: dict[str, tuple[FileVersion | None, PlainText | None]] = {}  # that were looked at
         self.columns = dict(schema) if schema is not None else self._inferred(files[:FILES_TO_INFER_FROM])
         self._check = FileCheck(self.format, self.columns, _opened_bytes, self._separator, self._has_header)
 
@@ -137,19 +137,19 @@ class LocalFiles(InputFiles):
                 return file
         return None
 
-    def _plain(self, file: str) -> PlainFile | None:
+    def _plain(self, file: str) -> PlainText | None:
         """The content of a text file if it is plain."""
         if not self._has_usual_options:
             return None
-        version, plain = self.version(file), None
+        version = self.version(file)
         if file in self._plain_files and self._plain_files[file][0] == version:
             return self._plain_files[file][1]
         with DECOMPRESSORS.get(os.path.splitext(file)[1], open)(local_path(file), "rb") as opened:
             data = opened.read()
-        if self.format == "json":
-            plain = plain_json_lines(data)
-        else:
-            plain = plain_csv(data, self._separator, None if self._has_header else list(self.columns))
+        names = None if self._has_header else list(self.columns)
+        plain: PlainText | None = (
+            plain_json_lines(data) if self.format == "json" else plain_csv(data, self._separator, names)
+        )
         self._plain_files[file] = version, plain
         return plain
 
@@ -157,7 +157,7 @@ class LocalFiles(InputFiles):
         plain = self._plain(file)
         self._plain_files.pop(file, None)
         if plain is not None and (table := plain.table(self.columns)) is not None:
-            return table.append_column(CORRUPT, pa.nulls(plain.rows, pa.string()))
+            return table.append_column(CORRUPT, pa.nulls(table.num_rows, pa.string()))
         records = list(self._records(file))
         arrays = [pa.array([record.get(name) for record in records], kind) for name, kind in columns.items()]
         return pa.table(arrays, names=list(columns))

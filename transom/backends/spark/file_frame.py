@@ -13,29 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.base import Frame, PositionedFrame, TableJoin, Task
-from transom.backends.parquet_parts import (
-    ParquetLayout,
-    PartUnreadable,
-    read_rows,
-    reads_as_spark,
-    split_parts,
-)
+from transom.backends.file_parts import PartedFiles, PartUnreadable
 from transom.backends.spark.file_tasks import (
     ExtendStep,
     FileJob,
     FilterStep,
     ProjectStep,
     Step,
-    is_unreadable_part,
 )
 from transom.backends.spark.frame import SparkFrame, damage_reported
 from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
 from transom.columns.types import Columns
 from transom.sql.catalog import Scalars
-
-LEAST_TASK_ROWS = 20_000  # a task of fewer rows costs more than it saves
-MOST_DRIVER_BYTES = 64 << 20  # of files that are read on the driver
 
 
 @dataclass(frozen=True)
@@ -53,8 +43,8 @@ class FileTasks:
 class FileRows:
     """Rows of files after some steps, as tasks compute them."""
 
-    files: tuple[tuple[str, ParquetLayout], ...]  # by path
-    stream: Columns  # the columns of the stream
+    files: PartedFiles
+    stream: Columns  # the columns of the stream, hidden ones included
     columns: Columns  # after the steps
     steps: tuple[tuple[Step, frozenset[str]], ...] = ()  # each with the columns that it reads
     position: str | None = None  # the column that has their positions
@@ -67,27 +57,16 @@ class FileRows:
         columns = self._needed_columns()
         if columns is None:
             return None
-        parts = split_parts(self.files, parallelism, LEAST_TASK_ROWS)
-        return FileJob(parts, columns, [step for step, _ in self.steps], task, self.position)
-
-    def small_table(self, most_rows: int) -> pa.Table | None:
-        """All rows, read in this process; None if they are many, or if Spark has to read them."""
-        columns = self._needed_columns()
-        rows = sum(layout.rows for _, layout in self.files)
-        size = sum(layout.bytes for _, layout in self.files)
-        if columns is None or rows > most_rows or size > MOST_DRIVER_BYTES:
-            return None
-        try:
-            return read_rows(self.files, np.arange(rows), columns)
-        except PartUnreadable:
-            return None
+        return FileJob(
+            self.files.parts(parallelism), columns, [step for step, _ in self.steps], task, self.position
+        )
 
     def at(self, positions: NDArray[np.int64], scalars: Scalars) -> pa.Table | None:
         """The rows at some positions, read in this process; None if Spark has to read them."""
         columns = self._needed_columns()
         assert columns is not None
         try:
-            rows: Frame = ArrowFrame(read_rows(self.files, positions, columns), scalars)
+            rows: Frame = ArrowFrame(self.files.rows_at(positions, columns), scalars)
         except PartUnreadable:
             return None
         for step, _ in self.steps:
@@ -98,11 +77,7 @@ class FileRows:
         """The columns that are read from the files; None if Spark reads one of them in another way."""
         needed = self._needed()
         columns = {name: kind for name, kind in self.stream.items() if name in needed}
-        for _, layout in self.files:
-            for name, kind in columns.items():
-                if not reads_as_spark(layout.columns.get(name), kind, layout.has_old_times):
-                    return None
-        return columns
+        return columns if self.files.has_columns(columns) else None
 
     def _needed(self) -> set[str]:
         """The columns of the stream that the steps, and what comes after them, need."""
@@ -233,9 +208,7 @@ def _run(tasks: FileTasks, rows: FileRows, task: Task | None, schema: pa.Schema)
     with damage_reported():
         try:
             batches = job.run(tasks.spark.sparkContext)
-        except Exception as error:
-            if not is_unreadable_part(error):
-                raise
+        except PartUnreadable:
             return None
     return pa.Table.from_batches(batches, schema)
 

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.broadcast import Broadcast
 
 from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.base import Frame, TableJoin, Task
-from transom.backends.parquet_parts import ParquetPart, PartUnreadable, read_part
+from transom.backends.file_parts import FilePart, PartUnreadable
 from transom.backends.spark.broadcast_plan import freeze_modules
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import Join
 
-_UNREADABLE = f"{PartUnreadable.__module__}.{PartUnreadable.__qualname__}"  # in the error of a job
+_UNREADABLE = b"unreadable: "  # what a task returns instead of record batches: Spark would log an error
 _KEPT_TABLES = 16
 _KEPT_RDDS = 64
 _tables: OrderedDict[str, Frame] = OrderedDict()  # of this process: Spark uses its workers again
@@ -88,24 +87,32 @@ class TableParcel:
 class FileJob:
     """What the tasks of a job do: read columns of their parts, apply steps, and run a task of the engine."""
 
-    parts: Sequence[Sequence[ParquetPart]]  # by task
+    parts: Sequence[Sequence[FilePart]]  # by task
     columns: Mapping[str, pa.DataType]  # that are read
     steps: Sequence[Step]
     task: Task | None
     position: str | None = None  # a column for the positions of rows among the rows of all files
 
     def run(self, context: SparkContext) -> list[pa.RecordBatch]:
-        """The record batches that the tasks return, in the order of their parts."""
+        """The record batches that the tasks return, in the order of their parts; PartUnreadable if Spark has to read
+        a part."""
         if not self.parts:
             return []
         packed = _empty_rdd(context, len(self.parts)).mapPartitionsWithIndex(self._run_task).collect()
+        for stream in packed:
+            if stream.startswith(_UNREADABLE):
+                raise PartUnreadable(stream.removeprefix(_UNREADABLE).decode())
         return [batch for stream in packed for batch in pa.ipc.open_stream(stream)]
 
     def _run_task(self, number: int, nothing: Iterable[Any]) -> Iterator[bytes]:
         for _ in nothing:  # Spark ends a worker whose task does not read its input to the end
             pass
         batches = self._batches(number)
-        results = list(batches if self.task is None else self.task(batches))
+        try:
+            results = list(batches if self.task is None else self.task(batches))
+        except PartUnreadable as error:
+            yield _UNREADABLE + str(error).encode()
+            return
         freeze_modules()
         if results:
             sink = pa.BufferOutputStream()
@@ -117,21 +124,13 @@ class FileJob:
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
         scalars = _worker_scalars()
         for part in self.parts[number]:
-            first = part.first
-            for table in read_part(part, self.columns):
+            for table, positions in part.tables(self.columns):
                 if self.position is not None:
-                    positions = np.arange(first, first + table.num_rows)
                     table = table.append_column(self.position, pa.array(positions))
-                    first += table.num_rows
                 rows: Frame = ArrowFrame(table, scalars)
                 for step in self.steps:
                     rows = step.apply(rows)
                 yield from rows.to_table().combine_chunks().to_batches()
-
-
-def is_unreadable_part(error: BaseException) -> bool:
-    """Whether a job failed because Arrow could not read a file."""
-    return _UNREADABLE in str(error)
 
 
 @cache

@@ -18,9 +18,11 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 from transom.backends.base import FileVersion, InputFiles
 from transom.backends.expressions import quoted
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
+from transom.backends.file_parts import PartedFiles, PartUnreadable
 from transom.backends.file_problems import FileProblem, unreadable
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.input_files import CheckedFile, FileCheck, FileTypes, unread_files
+from transom.backends.parquet_parts import ParquetFiles
 from transom.backends.spark.driver_frame import DriverFrame
 from transom.backends.spark.failures import failure_text, is_read_failure
 from transom.backends.spark.file_frame import FileFrame, FileRows, FileTasks
@@ -28,6 +30,7 @@ from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, local_part, open_hadoop_file
 from transom.backends.spark.session import UTC_NAMES
 from transom.backends.spark.types import schema_of, to_arrow, to_spark
+from transom.backends.text_parts import TextFiles, TextForm, text_layout
 from transom.errors import SettingError
 
 _FILE_STATUS = re.compile(
@@ -41,8 +44,9 @@ _UNUSUAL_CSV = frozenset(
     {"encoding", "charset", "multiline", "linesep", "comment", "quote", "escape", "delimiter"}
 )
 
+_PLAIN_OPTIONS = frozenset({"sep", "header"})  # of text files that tasks can read
 
-# Settings of the session under which Spark reads Parquet as Arrow does: the default, and the values.
+# Settings of the session under which Spark reads files as Arrow does: the default, and the values.
 _USUAL_SETTINGS = (
     ("spark.sql.session.timeZone", "", UTC_NAMES),
     ("spark.sql.caseSensitive", "false", ("false",)),
@@ -51,6 +55,7 @@ _USUAL_SETTINGS = (
     ("spark.sql.parquet.int96TimestampConversion", "false", ("false",)),
     ("spark.sql.files.ignoreCorruptFiles", "false", ("false",)),
     ("spark.sql.files.ignoreMissingFiles", "false", ("false",)),
+    ("spark.sql.legacy.timeParserPolicy", "CORRECTED", ("CORRECTED", "EXCEPTION")),
 )
 
 
@@ -85,7 +90,7 @@ class SparkFiles(InputFiles):
         )  # calls of the JVM
         self._check = self._file_check(given)
         self._checked: dict[str, CheckedFile] = {}  # the files of the last check
-        self._tasks = tasks if self.format == "parquet" and not options else None
+        self._tasks = tasks if self._can_be_plain(options or {}) else None
 
     def pending(self, done: Iterable[str] = ()) -> list[list[str]]:
         """The files that are not done, oldest first (then by name), in groups of a batch each."""
@@ -123,24 +128,58 @@ class SparkFiles(InputFiles):
 
     def read(self, files: Sequence[str]) -> DriverFrame | SparkFrame:
         """The rows of some files; a row that can't be parsed has its text in `_corrupt_record`."""
-        if files and self._tasks is not None and (rows := self._rows_for_tasks(files)) is not None:
-            table = rows.small_table(self._tasks.driver_rows)
+        if files and self._tasks is not None and (parted := self._parted(files)) is not None:
+            hidden = {CORRUPT: pa.string()} if self.is_text else {}
+            columns = {**self.columns, **hidden}
+            try:
+                table = parted.small_table(self._tasks.driver_rows, columns)
+            except PartUnreadable:
+                return self._read_by_spark(files)
             if table is not None:
                 return DriverFrame(table, self._tasks.expressions.scalars)
+            rows = FileRows(parted, columns, columns)
             return FileFrame(self._tasks, rows, lambda: self._read_by_spark(files))
         return self._read_by_spark(files)
 
-    def _rows_for_tasks(self, files: Sequence[str]) -> FileRows | None:
-        """The rows of files that tasks can read with Arrow; None if Spark has to read one of them."""
+    def _can_be_plain(self, options: Mapping[str, str]) -> bool:
+        """Whether tasks may read files of this format, with these options and columns, with Arrow."""
+        if self.format == "parquet":
+            return not options
+        if not self.is_text or any(field.metadata for field in self.schema.fields) or CORRUPT in self.columns:
+            return False
+        return set(options) <= _PLAIN_OPTIONS and self._text_form.is_plain
+
+    @property
+    def _text_form(self) -> TextForm:
+        return TextForm(self.format, self.columns, self._options.get("sep", ","), self._has_header)
+
+    def _parted(self, files: Sequence[str]) -> PartedFiles | None:
+        """Files that tasks can read with Arrow; None if Spark has to read one of them."""
         if any(self.spark.conf.get(name, usual) not in values for name, usual, values in _USUAL_SETTINGS):
             return None
+        if not all(file.startswith(LOCAL_SCHEME) for file in files):
+            return None
+        if self.is_text:
+            return self._parted_text(files)
         layouts = []
         for file in files:
             layout = self._checked_file(file).layout
-            if layout is None or layout.is_unusual or not file.startswith(LOCAL_SCHEME):
+            if layout is None or layout.is_unusual:
                 return None
             layouts.append((local_part(file), layout))
-        return FileRows(tuple(layouts), self.columns, self.columns)
+        return ParquetFiles(tuple(layouts))
+
+    def _parted_text(self, files: Sequence[str]) -> TextFiles | None:
+        layouts, form = [], self._text_form
+        for file in files:
+            try:
+                layout = text_layout(local_part(file), form)
+            except OSError:
+                return None
+            if layout is None:
+                return None
+            layouts.append(layout)
+        return TextFiles(tuple(layouts))
 
     def _read_by_spark(self, files: Sequence[str]) -> SparkFrame:
         if not files:
