@@ -72,6 +72,11 @@ class Layout:
         return pa.schema(fields)
 
     @cached_property
+    def empty(self) -> pa.Table:
+        """A sheet without slices."""
+        return self.schema.empty_table()
+
+    @cached_property
     def closed_schema(self) -> pa.Schema:
         """The columns of closed windows: the reader, the window's id, the group, the rows and the states."""
         fields = [pa.field("reader", pa.int64()), pa.field("wid", pa.int64()), *list(self.schema)[3:]]

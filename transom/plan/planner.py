@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_not
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from transom.state.state import State, StoreState
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
 
+Made = TypeVar("Made")
 NO_COLUMNS: dict[str, Any] = {}
 SUMMARIES = "summaries"  # reviews of the structures of summaries, which are not among the passes over queries
 
@@ -97,6 +98,7 @@ class Planner:
         self.passes = _checked(passes)
         self._streams: dict[str, _Planned] = {}
         self._store_sets: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = {}
+        self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._log = DecisionLog()
         self._lock = Lock()  # prods and EXPLAIN use the planner beside the batches
 
@@ -105,6 +107,7 @@ class Planner:
         with self._lock:
             self._streams.clear()
             self._store_sets.clear()
+            self._derived.clear()
 
     def what_if(self) -> Planner:
         """A copy of this planner, for plans that must not change it."""
@@ -200,6 +203,17 @@ class Planner:
         if not memory.selections:
             last.selections, last.homes = [], []
         self._log.prune(new_selections[0].clock.stream, {str(selection.id) for selection in new_selections})
+
+    def derived(self, stream: str, make: Callable[..., Made], *sources: object) -> Made:
+        """What `make` makes of some objects, once for each stream while they are the very same objects."""
+        with self._lock:
+            last = self._derived.get(stream)
+        if last is None or not _same(sources, last[0]):
+            last = sources, make(*sources)
+            with self._lock:
+                self._derived[stream] = last
+        made: Made = last[1]
+        return made
 
     # --- when they are aggregated ---
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.table_columns import SELECTION, STOP
 from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
@@ -25,9 +24,21 @@ from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
 from transom.results.batch_input import BatchInput, clocks_of
-from transom.results.close import Boundary, ClosedWindows, Reader, SheetReaders, close_sheets, specs_of
-from transom.results.lower import Reading, Scattered
+from transom.results.close import (
+    AlikeReaders,
+    Boundary,
+    ClosedWindows,
+    Reader,
+    SheetReaders,
+    SheetStack,
+    StackWindows,
+    close_sheets,
+    close_stack,
+    specs_of,
+)
+from transom.results.lower import Reading, Scattered, lower_stack
 from transom.results.query_boundary import boundary, last_slices, last_window
+from transom.results.readers import StackReaders, StreamReaders
 from transom.results.result_rows import LoweredWindows
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.accounts import Accounts
@@ -130,7 +141,7 @@ class _Work(Reading):
         self.accounts = _account_rows(self.accounts, batch)
         if batch.store_sets:
             self.stores = fill_stores(self.stores, batch, batch.store_sets, after, self.shelf, self.planner)
-        readers, layouts = self.add_partials(batch)
+        layouts = self.add_partials(batch)
         limits = self.planner.strategy.limits
         if fragmented := batch.outcome.too_fragmented & self.selections.keys():
             apart = {
@@ -147,13 +158,9 @@ class _Work(Reading):
         }
         if changed:
             self.queries = {**self.queries, **changed}
-        parts = {
-            key: SheetReaders(layout, self.sheets[key], self._with_boundaries(readers[key], before, after))
-            for key, layout in layouts.items()
-            if key in self.sheets
-        }
-        for (key, part), closed in zip(parts.items(), close_sheets(list(parts.values())), strict=True):
-            yield from self._closed(key, part, closed, batch, scattered)
+        for stack in self._readers(batch.queries).stacks:
+            if not stack.layouts.keys().isdisjoint(self.sheets):
+                yield from self._close_stack(stack, batch, before, after, scattered)
         for query in batch.queries:
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], batch.partial)
@@ -162,11 +169,16 @@ class _Work(Reading):
         self.streams[name] = replace(after, work=after.work + done)
         self.finals, self.all_finals, self.unshared_finals = 0, self.all_finals + self.finals, 0
 
-    def add_partials(
-        self, batch: BatchInput
-    ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
-        """Add what the batch brought and move what is too large to the executors; who reads what on the driver."""
-        readers, layouts = self.readers(batch.queries)
+    def _readers(self, queries: Sequence[CompiledQuery]) -> StreamReaders:
+        """Who reads what on the driver."""
+        if not queries:
+            return StreamReaders((), {}, {})
+        stream = queries[0].query.stream
+        return self.planner.derived(stream, StreamReaders, queries, self.queries, self.selections)
+
+    def add_partials(self, batch: BatchInput) -> Mapping[str, Layout]:
+        """Add what the batch brought and move what is too large to the executors; the layouts of the sheets."""
+        layouts = self._readers(batch.queries).layouts
         brought = {
             key: [self.sheets[key], partials] if key in self.sheets else [partials]
             for key, partials in batch.outcome.partials.items()
@@ -176,7 +188,7 @@ class _Work(Reading):
         self.shards += batch.outcome.refs
         moving = self._moving(batch)
         if not moving:
-            return readers, layouts
+            return layouts
         moved = (query for query in batch.queries if placement_group(query) in moving)
         homes = dict.fromkeys(home for query in moved for home in self.queries[query.name].homes)
         there = {home: replace(self.selections[home], on_executors=True) for home in homes}
@@ -189,7 +201,7 @@ class _Work(Reading):
                 self.sheets[key] = without(self.sheets[key], slots)
                 if not self.sheets[key].num_rows:
                     del self.sheets[key]
-        return self.readers(batch.queries)
+        return self._readers(batch.queries).layouts
 
     def _moving(self, batch: BatchInput) -> frozenset[object]:
         """The groups whose selections move to the executors, as the planner decides from the batch's rows."""
@@ -248,11 +260,81 @@ class _Work(Reading):
             return query_state
         return replace(query_state, unseen=unseen, forced=forced).for_window(query.query.window.range)
 
+    def _close_stack(
+        self,
+        stack: StackReaders,
+        batch: BatchInput,
+        before: StreamState,
+        after: StreamState,
+        scattered: Scattered,
+    ) -> Iterator[LoweredWindows]:
+        """Close the windows of all readers of a stack; where that can't be done in one step, sheet by sheet."""
+        alike = self._alike(stack, before, after)
+        layouts = list(stack.layouts.values())
+        tables = [self.sheets.get(key, layout.empty) for key, layout in stack.layouts.items()]
+        found = None if alike is None else close_stack(layouts, tables, stack.homes, stack.specs, alike)
+        if found is None:
+            yield from self._close_sheets(stack, batch, before, after, scattered)
+            return
+        closed, is_needed = found
+        self._trim(list(stack.layouts), closed.stack, is_needed)
+        self.finals += closed.steps
+        self.unshared_finals += int(stack.unshared_slices[closed.readers].sum())
+        is_scattered = stack.is_scattered[closed.readers]
+        if is_scattered.any():
+            self._scatter(stack, closed.of(is_scattered), scattered)
+            closed = closed.of(~is_scattered)
+        if len(closed.readers):
+            yield from lower_stack(
+                stack, closed, lambda readers, times: self.facts(stack, readers, times, batch.partial)
+            )
+
+    def _scatter(self, stack: StackReaders, closed: StackWindows, scattered: Scattered) -> None:
+        """Note the windows of queries that have slices on other sheets, too."""
+        firsts = np.searchsorted(stack.sheets, np.arange(len(stack.layouts))).tolist()
+        for place, (key, layout) in enumerate(stack.layouts.items()):
+            table = closed.of_sheet(place, layout, firsts[place])
+            if table.num_rows:
+                self.scatter(layout, table, stack.asking[key], scattered)
+
+    def _alike(
+        self, stack: StackReaders, before: StreamState, after: StreamState
+    ) -> list[AlikeReaders] | None:
+        """Readers by what is closed for them before and after; None if that differs from query to query."""
+        if self.queries is not self.before.queries:
+            return None
+        alike = []
+        for query, numbers in stack.alike:
+            if any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
+                return None
+            own = self.queries[query.name]
+            sides = self._boundary(query, before, own), self._boundary(query, after, own)
+            alike.append(AlikeReaders(numbers, *sides))
+        return alike
+
+    def _close_sheets(
+        self,
+        stack: StackReaders,
+        batch: BatchInput,
+        before: StreamState,
+        after: StreamState,
+        scattered: Scattered,
+    ) -> Iterator[LoweredWindows]:
+        parts = {
+            key: SheetReaders(
+                layout, self.sheets[key], self._with_boundaries(stack.asking[key], before, after)
+            )
+            for key, layout in stack.layouts.items()
+            if key in self.sheets
+        }
+        for (key, part), closed in zip(parts.items(), close_sheets(list(parts.values())), strict=True):
+            yield from self._closed(key, part, closed, batch, scattered)
+
     def _closed(
         self, key: str, part: SheetReaders, done: ClosedWindows, batch: BatchInput, scattered: Scattered
     ) -> Iterator[LoweredWindows]:
         self.finals += done.steps
-        self._trim(key, part.sheet, done.kept)
+        self._trim([key], SheetStack((), [part.sheet]), done.kept)
         if done.table.num_rows:
             closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
             specs = specs_of([part.readers[i].query for i in closing.tolist()])
@@ -281,19 +363,23 @@ class _Work(Reading):
                     self.shard_work_for([readers[i] for i in needs.closing], needs.read, batch.partial)
                 )
 
-    def _trim(self, key: str, sheet: pa.Table, is_needed: np.ndarray) -> None:
+    def _trim(self, sheets: Sequence[str], stack: SheetStack, is_needed: np.ndarray) -> None:
         """Evict slices that no open window needs, and note since when each selection has all slices."""
-        if is_needed.all():
-            return
         gone = np.flatnonzero(~is_needed)
-        homes, place = np.unique(sheet[SELECTION].to_numpy()[gone], return_inverse=True)
+        if not len(gone):
+            return
+        homes, place = np.unique(stack.homes[gone], return_inverse=True)
         floors = np.full(len(homes), LOWEST)
-        np.maximum.at(floors, place, sheet[STOP].to_numpy()[gone])
+        np.maximum.at(floors, place, stack.stops[gone])
         self._raise_floors(dict(zip(homes.tolist(), floors.tolist(), strict=True)))
-        if is_needed.any():
-            self.sheets[key] = sheet.filter(pa.array(is_needed)).combine_chunks()
-        else:
-            del self.sheets[key]
+        left, offsets = np.cumsum(is_needed), stack.offsets
+        kept = np.r_[0, left][offsets]
+        for i in np.flatnonzero(np.diff(kept) < np.diff(offsets)).tolist():
+            if kept[i] == kept[i + 1]:
+                del self.sheets[sheets[i]]
+            else:
+                mask = pa.array(is_needed[offsets[i] : offsets[i + 1]])
+                self.sheets[sheets[i]] = stack.tables[i].filter(mask).combine_chunks()
 
     def _raise_floors(self, floors: Mapping[int, int]) -> None:
         known = self.floors

@@ -90,6 +90,15 @@ class ClosedWindows:
 
 
 @dataclass(frozen=True)
+class AlikeReaders:
+    """Readers, by their numbers, with the same closed time before and after a batch."""
+
+    numbers: Ints
+    before: Boundary
+    after: Boundary
+
+
+@dataclass(frozen=True)
 class SheetReaders:
     """A sheet, and the queries whose windows are to be closed."""
 
@@ -114,12 +123,61 @@ def close_sheets(parts: Sequence[SheetReaders]) -> list[ClosedWindows]:
     return [closed[i] for i in range(len(parts))]
 
 
+@dataclass(frozen=True, eq=False)
+class StackWindows:
+    """Windows that closed on a stack of sheets: each is a run of its rows, `begin` to `end`; in the order of these."""
+
+    stack: SheetStack
+    readers: Ints
+    wids: Ints
+    begin: Ints
+    end: Ints
+
+    @property
+    def steps(self) -> int:
+        """How many slices are combined: the final aggregations."""
+        return int((self.end - self.begin).sum())
+
+    def of(self, chosen: Mask) -> StackWindows:
+        """Some of the windows."""
+        columns = (column[chosen] for column in (self.readers, self.wids, self.begin, self.end))
+        return StackWindows(self.stack, *columns)
+
+    def of_sheet(self, place: int, layout: Layout, first_reader: int = 0) -> pa.Table:
+        """The windows of one sheet, combined; its readers are counted from the first."""
+        start, stop = self.stack.offsets[place : place + 2].tolist()
+        low, high = np.searchsorted(self.begin, [start, stop]).tolist()
+        runs = self.begin[low:high] - start, self.end[low:high] - start
+        readers = self.readers[low:high] - first_reader
+        return _summed(layout, self.stack.tables[place], readers, self.wids[low:high], *runs)
+
+
+def close_stack(
+    layouts: Sequence[Layout],
+    tables: Sequence[pa.Table],
+    homes: Ints,
+    specs: WindowSpecs,
+    alike: Sequence[AlikeReaders],
+) -> tuple[StackWindows, Mask] | None:
+    """The windows of all readers of a stack that became closed, and which slices are still needed.
+
+    None if some readers have to be closed one by one.
+    """
+    simple, others = _simply_closed(alike, specs)
+    if others or not simple.size or not layouts[0].merged:
+        return None
+    stack = SheetStack(layouts[0].key_names, tables)
+    found = stack.runs(homes, specs, simple)
+    return None if found is None else (StackWindows(stack, *found[0]), found[1])
+
+
 def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
-    work = _SheetStack(parts)
+    work = SheetStack(parts[0].layout.key_names, [part.sheet for part in parts])
     readers = [reader for part in parts for reader in part.readers]
     specs = specs_of([reader.query for reader in readers])
-    simple, others = _simply_closed(readers, specs)
-    found = work.runs(readers, specs, simple) if simple.size and parts[0].layout.merged else None
+    simple, others = _simply_closed(_alike_readers(readers), specs)
+    homes = np.array([reader.home for reader in readers], np.int64)
+    found = work.runs(homes, specs, simple) if simple.size and parts[0].layout.merged else None
     if found is None:
         others = range(len(readers))
         found = np.empty((4, 0), np.int64), np.zeros(work.bounds[-1], bool)
@@ -136,7 +194,8 @@ def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
         needed, steps, tables = is_needed[start:stop], int((end[low:high] - begin[low:high]).sum()), []
         if low < high:
             begins, ends = begin[low:high] - start, end[low:high] - start
-            tables.append(_summed(part, readers_of[low:high] - first_reader, wids[low:high], begins, ends))
+            own = readers_of[low:high] - first_reader
+            tables.append(_summed(part.layout, part.sheet, own, wids[low:high], begins, ends))
         if place in by_sheet:
             single = _Sheet(part.layout, part.sheet)
             for i in by_sheet[place]:
@@ -157,27 +216,28 @@ def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
         yield ClosedWindows(table, needed, steps)
 
 
-def _simply_closed(readers: Sequence[Reader], specs: WindowSpecs) -> tuple[Ints, Sequence[int]]:
-    """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others.
-
-    Most readers have the same closed time: it is compared once.
-    """
+def _alike_readers(readers: Sequence[Reader]) -> list[AlikeReaders]:
+    """Readers by their closed time: most have the same, as one object."""
     alike: dict[tuple[int, int], list[int]] = {}
     for i, reader in enumerate(readers):
         alike.setdefault((id(reader.before), id(reader.after)), []).append(i)
+    firsts = ((numbers, readers[numbers[0]]) for numbers in alike.values())
+    return [AlikeReaders(np.array(numbers), first.before, first.after) for numbers, first in firsts]
+
+
+def _simply_closed(alike: Sequence[AlikeReaders], specs: WindowSpecs) -> tuple[Ints, Sequence[int]]:
+    """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others."""
     runs, others = [np.empty((3, 0), np.int64)], list[int]()
-    for numbers in alike.values():
-        before, after = readers[numbers[0]].before, readers[numbers[0]].after
+    for one in alike:
+        numbers, before, after = one.numbers, one.before, one.after
+        own = specs if len(numbers) == len(specs) else specs[numbers]
         if before.is_simple and after.is_simple:
-            runs.append(
-                np.stack([np.array(numbers), before.until(specs[numbers]), after.until(specs[numbers])])
-            )
+            runs.append(np.stack([numbers, before.until(own), after.until(own)]))
         elif _in_pieces(before, after):
-            gaps = _gaps(before, after, specs[numbers])
-            runs += [np.stack([np.array(numbers), low, high]) for low, high in gaps]
+            runs += [np.stack([numbers, low, high]) for low, high in _gaps(before, after, own)]
         else:
-            others += numbers
-    return np.concatenate(runs, axis=1), others
+            others += numbers.tolist()
+    return runs[1] if len(runs) == 2 else np.concatenate(runs, axis=1), others
 
 
 def _in_pieces(before: Boundary, after: Boundary) -> bool:
@@ -222,9 +282,8 @@ def specs_of(queries: Sequence[CompiledQuery]) -> WindowSpecs:
     return WindowSpecs.of([query.spec for query in queries])
 
 
-def _summed(part: SheetReaders, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
+def _summed(layout: Layout, table: pa.Table, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
     """The states of windows: runs of rows of a sheet."""
-    layout, table = part.layout, part.sheet
     at = pa.array(begin)
     columns = [pa.array(readers), pa.array(wids)]
     columns += [one_array(table[name]).take(at) for name in layout.key_names]
@@ -236,38 +295,44 @@ def _summed(part: SheetReaders, readers: Ints, wids: Ints, begin: Ints, end: Int
     return pa.Table.from_arrays(columns, schema=layout.closed_schema)
 
 
-class _SheetStack:
+class SheetStack:
     """Sheets with groups of the same types, one below the other, while their windows are closed.
 
     Selections are numbered as they occur from top to bottom: each has slices on one sheet only.
     """
 
-    def __init__(self, parts: Sequence[SheetReaders]):
-        tables = [part.sheet for part in parts]
+    def __init__(self, key_names: Sequence[str], tables: Sequence[pa.Table]):
+        self.tables = tables
         self.offsets = np.cumsum([0, *(table.num_rows for table in tables)])
         self.starts, self.stops = stacked(tables, SLICE), stacked(tables, STOP)
-        homes = stacked(tables, SELECTION)
-        changes = np.ones(len(homes), bool)
-        np.not_equal(homes[1:], homes[:-1], out=changes[1:])
+        self.homes = stacked(tables, SELECTION)
+        changes = np.ones(len(self.homes), bool)
+        np.not_equal(self.homes[1:], self.homes[:-1], out=changes[1:])
         self.selections = np.cumsum(changes) - 1
-        self._homes = {home: number for number, home in enumerate(homes[changes].tolist())}
-        names = parts[0].layout.key_names
-        if names and len(homes):
-            codes = group([stacked_column(tables, name) for name in names], len(homes)).codes
+        self._homes = self.homes[changes]
+        self.keys = [stacked_column(tables, name) for name in key_names]
+        if self.keys and len(self.homes):
+            codes = group(self.keys, len(self.homes)).codes
             changes[1:] |= codes[1:] != codes[:-1]
-        self.bounds = np.append(np.flatnonzero(changes), len(homes))  # of lanes
+        self.bounds = np.append(np.flatnonzero(changes), len(self.homes))  # of lanes
 
-    def runs(
-        self, readers: Sequence[Reader], all_specs: WindowSpecs, simple: Ints
-    ) -> tuple[Ints, Mask] | None:
+    def _numbers_of(self, homes: Ints) -> Ints:
+        """The numbers of selections; -1 for those without slices."""
+        if not len(self._homes):
+            return np.full(len(homes), -1)
+        order = np.argsort(self._homes, kind="stable")
+        places = np.minimum(np.searchsorted(self._homes, homes, sorter=order), len(order) - 1)
+        numbers = order[places]
+        return np.where(self._homes[numbers] == homes, numbers, -1)
+
+    def runs(self, all_homes: Ints, all_specs: WindowSpecs, simple: Ints) -> tuple[Ints, Mask] | None:
         """Close runs of windows, all readers at once; None if there are too many windows for that.
 
         The reader, the id, and the first and last row of each window, in the order of their rows; and which
         slices are needed.
         """
         which, first_wids, after_wids = simple
-        numbers = [self._homes.get(reader.home, -1) for reader in readers]
-        specs, homes = all_specs[which], np.array(numbers, np.int64)[which]
+        specs, homes = all_specs[which], self._numbers_of(all_homes)[which]
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
         is_needed = self._needed(homes, specs, after_wids)
@@ -293,7 +358,7 @@ class _SheetStack:
 
     def _needed(self, homes: Ints, specs: WindowSpecs, after_wids: Ints) -> Mask:
         """Which slices lie in a window that is still open, for some reader."""
-        if not self._homes:
+        if not len(self._homes):
             return np.zeros(0, bool)
         since = np.full(len(self._homes) + 1, HIGHEST)  # the last is that of readers without slices
         np.minimum.at(since, homes, windows.open_start(specs, after_wids))

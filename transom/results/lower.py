@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from transom.aggregates.accumulators import CountRows, States
+from transom.aggregates.numeric import expand_runs
+from transom.aggregates.run_tree import RunTree
 from transom.columns.arrays import Ints
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, aggregate_column
-from transom.kernel.sheets import one_array, regroup
+from transom.kernel.sheets import one_array, regroup, stacked
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.layout import Layout, layout_in_use, source_columns
-from transom.plan.slot_sources import readable_slots
-from transom.results.close import Reader, specs_of
-from transom.results.result_rows import LoweredWindows
+from transom.plan.layout import Layout, source_columns
+from transom.results.close import Reader, StackWindows, specs_of
+from transom.results.readers import StackReaders, readers_by_sheet
+from transom.results.result_rows import LoweredWindows, WindowFacts
 from transom.results.shard_work import ShardWork
 from transom.state.accounts import Accounts
 from transom.state.state import QueryState, SelectionState, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
-from transom.windows.arrivals import Arrivals
+from transom.windows.arrivals import UNKNOWN, Arrivals
 from transom.windows.intervals import IntervalSet
 
 Places = tuple[tuple[str, ...], ...]  # the columns of a query's slots in a sheet
@@ -76,6 +81,125 @@ def lower_by_shape(
         )
 
 
+def lower_stack(
+    stack: StackReaders,
+    closed: StackWindows,
+    facts_of: Callable[[Ints, tuple[Ints, Ints]], WindowFacts],
+) -> Iterator[LoweredWindows]:
+    """The windows that closed on a stack of sheets, by the SELECT lists of their queries.
+
+    `facts_of` are the facts about windows, given their readers and extents.
+    """
+    lowering = stack.lowering
+    groups_of = lowering.group_of[closed.readers]
+    order = np.lexsort((closed.readers, groups_of))  # all rows of a group together, query by query
+    readers, bounds = (
+        closed.readers[order],
+        np.searchsorted(groups_of[order], np.arange(len(lowering.groups) + 1)),
+    )
+    members, specs = lowering.member_of[readers], stack.specs[readers]
+    ends = windows.window_end(specs, closed.wids[order])
+    times = windows.start_of(specs, ends), ends
+    facts, on_clock = facts_of(readers, times), [pa.array(numbers) for numbers in times]
+    heads, runs = pa.array(closed.begin[order]), RunTree(closed.begin, closed.end)
+    keys = [key.take(heads) for key in closed.stack.keys]
+    (rows,) = runs.combine(CountRows(), [pa.array(stacked(closed.stack.tables, ROWS))])
+    rows = rows.take(pa.array(order))
+    spans = {
+        number: (start, stop)
+        for number, (start, stop) in enumerate(pairwise(bounds.tolist()))
+        if start < stop
+    }
+    values = _lowered_calls(stack, closed, {n: (order[a:b], members[a:b]) for n, (a, b) in spans.items()})
+    for number, (start, stop) in spans.items():
+        group, size = lowering.groups[number], stop - start
+        bound = group.queries[0].query
+        columns = [key.slice(start, size) for key in keys]
+        columns += [values[number, i] for i in range(len(group.calls))]
+        columns += [_on_clock(part.slice(start, size), bound.clock_type) for part in on_clock]
+        columns.append(rows.slice(start, size))
+        table = pa.Table.from_arrays(columns, names=group.column_names)
+        extents = times[0][start:stop], times[1][start:stop]
+        yield LoweredWindows(
+            group.queries,
+            members[start:stop],
+            table,
+            times=extents,
+            facts=facts.part(start, stop),
+            names=group.names,
+        )
+
+
+def _lowered_calls(
+    stack: StackReaders, closed: StackWindows, chosen: Mapping[int, tuple[Ints, Ints]]
+) -> dict[tuple[int, int], pa.Array]:
+    """The values of aggregates by group and place; `chosen` are the windows of each group and their members."""
+    lowering = stack.lowering
+    states, shifts = _combined_states(stack, closed)
+    uses: dict[int, list[tuple[int, int, Ints]]] = defaultdict(list)
+    for number, (rows, members) in chosen.items():
+        group = lowering.groups[number]
+        at = rows[:, None] + shifts[group.states[members]]
+        for i, (call, slots) in enumerate(zip(group.calls, group.queries[0].reads, strict=True)):
+            uses[call].append((number, i, at[:, slots]))
+    values: dict[tuple[int, int], pa.Array] = {}
+    for place, parts in uses.items():
+        call = lowering.calls[place]
+        at = parts[0][2] if len(parts) == 1 else np.concatenate([rows for _, _, rows in parts])
+        found = []
+        for (accumulator, columns), rows in zip(call.states, at.T, strict=True):
+            taken = pa.array(np.ascontiguousarray(rows))
+            found.append([states[accumulator][column].take(taken) for column in columns])
+        lowered, start = call.function.lower(found, call.call.type, call.call.parameters), 0
+        for number, i, rows in parts:
+            values[number, i] = lowered.slice(start, len(rows))
+            start += len(rows)
+    return values
+
+
+def _combined_states(stack: StackReaders, closed: StackWindows) -> tuple[dict[int, States], Ints]:
+    """The states of windows: for each accumulator those of all columns that it made, one after the other.
+
+    Also, for each column, what to add to the number of a window for its place among these.
+    """
+    lowering, tables, layouts = stack.lowering, closed.stack.tables, list(stack.layouts.values())
+    offsets = closed.stack.offsets
+    cuts = np.searchsorted(closed.begin, offsets)
+    shifts, states = np.zeros(len(lowering.kinds), np.int64), dict[int, States]()
+    has_windows = cuts[1:] > cuts[:-1]
+    for number, accumulator in enumerate(lowering.accumulators):
+        columns = np.flatnonzero((lowering.kinds == number) & has_windows[lowering.sheets])
+        if not len(columns):
+            continue
+        sheets = lowering.sheets[columns]
+        names = [
+            layouts[sheet].columns(place)
+            for sheet, place in zip(sheets.tolist(), lowering.places[columns].tolist(), strict=True)
+        ]
+        parts = [
+            pa.concat_arrays(
+                [
+                    one_array(tables[sheet][own[part]])
+                    for sheet, own in zip(sheets.tolist(), names, strict=True)
+                ]
+            )
+            for part in range(len(names[0]))
+        ]
+        sizes, counts = (offsets[1:] - offsets[:-1])[sheets], (cuts[1:] - cuts[:-1])[sheets]
+        taken, of = expand_runs(cuts[sheets], cuts[sheets + 1])
+        moved = (np.cumsum(sizes) - sizes - offsets[sheets])[of]
+        runs = RunTree(closed.begin[taken] + moved, closed.end[taken] + moved)
+        states[number] = runs.combine(accumulator, parts)
+        shifts[columns] = np.cumsum(counts) - counts - cuts[sheets]
+    return states, shifts
+
+
+def _on_clock(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times of windows in the type of their clock."""
+    is_instant = pa.types.is_timestamp(kind) and kind.unit == "us"
+    return numbers.view(kind) if is_instant else numbers.cast(kind)
+
+
 def window_times(queries: Sequence[CompiledQuery], which: Ints, wids: Ints) -> tuple[Ints, Ints]:
     """Where windows start and end: window `wids[i]` is one of query `which[i]`."""
     specs = specs_of(queries)[which]
@@ -104,9 +228,7 @@ def _lowered(
         states = [[rows[name] for name in places[slot]] for slot in slots]
         columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
     for name, numbers in zip(("window_start", "window_end"), times, strict=True):
-        on_clock = pa.array(numbers)
-        is_instant = pa.types.is_timestamp(bound.clock_type) and bound.clock_type.unit == "us"
-        columns[name] = on_clock.view(bound.clock_type) if is_instant else on_clock.cast(bound.clock_type)
+        columns[name] = _on_clock(pa.array(numbers), bound.clock_type)
     columns[ROWS] = rows[ROWS]
     return pa.table(columns)
 
@@ -150,21 +272,34 @@ class Reading:
         self, queries: Sequence[CompiledQuery]
     ) -> tuple[dict[str, list[tuple[CompiledQuery, int]]], dict[str, Layout]]:
         """The queries and the selections that they read, by sheet, and the sheets' layouts."""
-        readers: dict[str, list[tuple[CompiledQuery, int]]] = defaultdict(list)
-        for query in queries:
-            for home in self.queries[query.name].homes:
-                selection = self.selections[home]
-                if not selection.on_executors:
-                    readers[selection.sheet].append((query, home))
-        return readers, {
-            sheet: layout_in_use(sheet) or self._layout(asking) for sheet, asking in readers.items()
-        }
+        return readers_by_sheet(queries, self.queries, self.selections)
 
-    def _layout(self, asking: Sequence[tuple[CompiledQuery, int]]) -> Layout:
-        """The layout of a sheet, from all queries that read one of its selections."""
-        first, home = asking[0]
-        slots = readable_slots(query for query, own in asking if own == home)
-        return Layout.of(first, [slots[key] for key in self.selections[home].slots])
+    def facts(
+        self, stack: StackReaders, readers: Ints, times: tuple[Ints, Ints], partial: frozenset[str]
+    ) -> WindowFacts:
+        """What is known about windows of the readers of a stack: the clock and the gaps are those of few objects."""
+        starts, ends = times
+        is_seen, is_whole = np.ones(len(readers), bool), np.ones(len(readers), bool)
+        arrived = np.full(len(readers), UNKNOWN)
+        for missed, has_it in stack.unseen:
+            mine: Any = slice(None) if has_it.all() else has_it[readers]
+            is_seen[mine] &= ~missed.meets(starts[mine], ends[mine])
+        firsts, clock_of = stack.clocks
+        for place, query in enumerate(firsts):
+            mine = slice(None) if len(firsts) == 1 else clock_of[readers] == place
+            arrivals = self.arrivals(query)
+            arrived[mine] = arrivals.first(starts[mine], ends[mine])
+            if arrivals.shed:
+                is_whole[mine] = ~arrivals.shed.meets(starts[mine], ends[mine])
+        late = self.accounts.late(stack.names)
+        is_partial = np.array([name in partial for name in stack.names] if partial else [False])
+        return WindowFacts(
+            is_seen,
+            is_whole,
+            arrived,
+            np.array(late, np.int64)[readers] if any(late) else np.zeros(len(readers), np.int64),
+            is_partial[readers if partial else np.zeros(len(readers), np.int64)],
+        )
 
     def lowered(
         self,
@@ -175,21 +310,32 @@ class Reading:
         scattered: Scattered,
     ) -> Iterator[LoweredWindows]:
         """Windows read from a sheet; those of queries with slices on other sheets, too, go to `scattered`."""
-        closing = sorted_distinct(table["reader"].to_numpy()).tolist()
-        places = self._places(readers, closing)
-        several = [i for i in places if len(self.queries[readers[i].query.name].homes) > 1]
+        whose, asking = table["reader"].to_numpy(), [(reader.query, reader.home) for reader in readers]
+        closing = sorted_distinct(whose).tolist()
+        several = [i for i in closing if len(self.queries[readers[i].query.name].homes) > 1]
         if several:
-            whose = table["reader"].to_numpy()
-            for i in several:
-                mine = table.filter(pa.array(whose == i))
-                if mine.num_rows:
-                    scattered[readers[i].query.name].append((layout, mine, places[i]))
-            table = table.filter(pa.array(~np.isin(whose, several)))
+            of_several = np.isin(whose, several)
+            self.scatter(layout, table.filter(pa.array(of_several)), asking, scattered)
+            table = table.filter(pa.array(~of_several))
         if table.num_rows:
-            asking = [reader.query for reader in readers]
+            places = self._places(asking, closing)
+            queries = [query for query, _ in asking]
             yield from lower_by_shape(
-                layout, table, asking, places, self.unseen, self.arrivals, self.accounts.late, partial
+                layout, table, queries, places, self.unseen, self.arrivals, self.accounts.late, partial
             )
+
+    def scatter(
+        self,
+        layout: Layout,
+        table: pa.Table,
+        asking: Sequence[tuple[CompiledQuery, int]],
+        scattered: Scattered,
+    ) -> None:
+        """Note windows of queries that have slices on other sheets, too, to combine them with those."""
+        whose = table["reader"].to_numpy()
+        for i, places in self._places(asking, sorted_distinct(whose).tolist()).items():
+            mine = table.filter(pa.array(whose == i))
+            scattered[asking[i][0].name].append((layout, mine, places))
 
     def combined(
         self,
@@ -226,7 +372,9 @@ class Reading:
         """When rows arrived on a query's clock."""
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).arrivals
 
-    def _places(self, readers: Sequence[Reader], closing: Sequence[int]) -> dict[int, Places]:
+    def _places(
+        self, asking: Sequence[tuple[CompiledQuery, int]], closing: Sequence[int]
+    ) -> dict[int, Places]:
         """The columns of readers' slots: one object for readers of equal slots in equal selections."""
         places: dict[int, Places] = {}
         layouts: dict[tuple[str, ...], int] = {}  # slots that selections keep, numbered
@@ -234,7 +382,7 @@ class Reading:
         slots: list[dict[str, int]] = []
         shared_places: dict[tuple[tuple[str, ...], int], Places] = {}
         for i in closing:
-            query, home = readers[i].query, readers[i].home
+            query, home = asking[i]
             if home not in numbers:
                 kept = self.selections[home].slots
                 numbers[home] = layouts.setdefault(kept, len(slots))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,19 +44,53 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class WindowFacts:
+    """What is known about each of some windows, besides its states."""
+
+    is_seen: NDArray[np.bool_]  # its query was there for all of its rows
+    is_whole: NDArray[np.bool_]  # none of its rows was shed
+    arrived: NDArray[np.int64]  # when its first row arrived
+    late: NDArray[np.int64]  # the rows that its query missed so far
+    is_partial: NDArray[np.bool_]  # its query also wants windows that it saw only in part
+
+    def part(self, start: int, stop: int) -> WindowFacts:
+        """The facts about some of the windows."""
+        return WindowFacts(*(column[start:stop] for column in vars(self).values()))
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[WindowFacts]) -> WindowFacts:
+        """The facts about several lists of windows."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+@dataclass(frozen=True)
 class LoweredWindows:
-    """Windows of queries of one shape before their SELECT list is applied: row i belongs to query `which[i]`."""
+    """Windows of queries of one shape before their SELECT list is applied: row i belongs to query `which[i]`.
+
+    Facts about the windows are given, or follow from what is known about the queries.
+    """
 
     queries: Sequence[CompiledQuery]
     which: NDArray[np.int64]
     table: pa.Table
-    unseen: Sequence[IntervalSet]  # of each query
-    partial: Sequence[bool]  # whether windows seen only in part are asked for, of each query
+    unseen: Sequence[IntervalSet] = ()  # of each query
+    partial: Sequence[bool] = ()  # whether windows seen only in part are asked for, of each query
     arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
     late: Sequence[int] = ()  # the rows that each query missed so far
     times: tuple[NDArray[np.int64], NDArray[np.int64]] | None = (
         None  # where windows start and end, if computed
     )
+    facts: WindowFacts | None = None
+    names: NDArray[Any] | None = None  # of the queries
+
+    def names_of(self, queries: NDArray[np.int64]) -> list[str]:
+        """The names of some of the queries."""
+        if self.names is not None:
+            names: list[str] = self.names[queries].tolist()
+            return names
+        return [self.queries[i].name for i in queries.tolist()]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -83,38 +118,55 @@ class SystemColumns:
 
     @classmethod
     def of(cls, closed: Sequence[LoweredWindows], moment: Moment) -> SystemColumns:
-        """The system columns of all windows in one step: most queries have the same clock and missed nothing."""
-        firsts = np.cumsum([0, *(len(lowered.queries) for lowered in closed)])
-        which = _concatenated([lowered.which + first for lowered, first in zip(closed, firsts, strict=False)])
-        extents = [lowered.extents() for lowered in closed]
-        starts, ends = (_concatenated([extent[side] for extent in extents]) for side in (0, 1))
-        rows = len(which)
-        unknown = Arrivals()
-        arrivals = [
-            own for lowered in closed for own in (lowered.arrivals or [unknown] * len(lowered.queries))
-        ]
-        is_seen = _clear_of([times for lowered in closed for times in lowered.unseen], which, starts, ends)
-        is_whole = _clear_of([own.shed for own in arrivals], which, starts, ends)
-        arrived = np.full(rows, UNKNOWN)
-        for own, mine in _alike(arrivals, which):
-            arrived[mine] = own.first(starts[mine], ends[mine])
-        late = [rows for lowered in closed for rows in (lowered.late or [0] * len(lowered.queries))]
-        is_partial = np.array([wanted for lowered in closed for wanted in lowered.partial], bool)
+        """The system columns of all windows in one step."""
+        facts = WindowFacts.concatenated(_facts(closed))
+        rows = len(facts.arrived)
         columns = [
             pa.repeat(pa.scalar(moment.kind.value), rows),
-            pa.array(is_seen & is_whole),
-            pa.array(np.array(late, np.int64)[which] if any(late) else np.zeros(rows, np.int64)),
+            pa.array(facts.is_seen & facts.is_whole),
+            pa.array(facts.late),
             pa.array(np.full(rows, moment.batch_id, np.int64)),
             pa.array(np.full(rows, moment.made, np.int64)).view(_INSTANT),
-            pa.array((moment.made - arrived) / 1e6, mask=arrived == UNKNOWN),
+            pa.array((moment.made - facts.arrived) / 1e6, mask=facts.arrived == UNKNOWN),
         ]
-        return cls(columns, is_seen | is_partial[which])
+        return cls(columns, facts.is_seen | facts.is_partial)
 
     def part(self, start: int, rows: int) -> SystemColumns:
         """The columns of some windows."""
         return SystemColumns(
             [column.slice(start, rows) for column in self.columns], self.is_wanted[start : start + rows]
         )
+
+
+def _facts(closed: Sequence[LoweredWindows]) -> list[WindowFacts]:
+    """The facts about the windows of each shape."""
+    without = [lowered for lowered in closed if lowered.facts is None]
+    found = iter(_facts_of_queries(without)) if without else iter(())
+    return [next(found) if lowered.facts is None else lowered.facts for lowered in closed]
+
+
+def _facts_of_queries(closed: Sequence[LoweredWindows]) -> Iterator[WindowFacts]:
+    """Facts that follow from the queries, in one step: most have the same clock and missed nothing."""
+    firsts = np.cumsum([0, *(len(lowered.queries) for lowered in closed)])
+    which = _concatenated([lowered.which + first for lowered, first in zip(closed, firsts, strict=False)])
+    extents = [lowered.extents() for lowered in closed]
+    starts, ends = (_concatenated([extent[side] for extent in extents]) for side in (0, 1))
+    unknown = Arrivals()
+    arrivals = [own for lowered in closed for own in (lowered.arrivals or [unknown] * len(lowered.queries))]
+    arrived = np.full(len(which), UNKNOWN)
+    for own, mine in _alike(arrivals, which):
+        arrived[mine] = own.first(starts[mine], ends[mine])
+    late = [rows for lowered in closed for rows in (lowered.late or [0] * len(lowered.queries))]
+    is_partial = np.array([wanted for lowered in closed for wanted in lowered.partial], bool)
+    facts = WindowFacts(
+        _clear_of([times for lowered in closed for times in lowered.unseen], which, starts, ends),
+        _clear_of([own.shed for own in arrivals], which, starts, ends),
+        arrived,
+        np.array(late, np.int64)[which] if any(late) else np.zeros(len(which), np.int64),
+        is_partial[which],
+    )
+    bounds = np.cumsum([0, *(len(lowered.which) for lowered in closed)]).tolist()
+    return (facts.part(start, stop) for start, stop in pairwise(bounds))
 
 
 def _concatenated(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -366,5 +418,5 @@ def _result_batch(
         result, which = result.filter(pa.array(keep)), which[keep]
     counts = np.bincount(which, minlength=len(lowered.queries))
     present = np.flatnonzero(counts)
-    names = [lowered.queries[i].name for i in present.tolist()]
+    names = lowered.names_of(present)
     return ResultBatch(names, np.concatenate([[0], np.cumsum(counts[present])]), result)
