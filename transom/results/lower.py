@@ -140,17 +140,18 @@ def _lowered_calls(
     for number, (rows, members) in chosen.items():
         group = lowering.groups[number]
         at = rows[:, None] + shifts[group.states[members]]
-        for i, (call, slots) in enumerate(zip(group.calls, group.queries[0].reads, strict=True)):
-            uses[call].append((number, i, at[:, slots]))
+        for i, (number_of_call, slots) in enumerate(zip(group.calls, group.queries[0].reads, strict=True)):
+            uses[number_of_call].append((number, i, at[:, slots]))
     values: dict[tuple[int, int], pa.Array] = {}
     for place, parts in uses.items():
-        call = lowering.calls[place]
+        lowered_call = lowering.calls[place]
         at = parts[0][2] if len(parts) == 1 else np.concatenate([rows for _, _, rows in parts])
         found = []
-        for (accumulator, columns), rows in zip(call.states, at.T, strict=True):
+        for (accumulator, columns), rows in zip(lowered_call.states, at.T, strict=True):
             taken = pa.array(np.ascontiguousarray(rows))
             found.append([states[accumulator][column].take(taken) for column in columns])
-        lowered, start = call.function.lower(found, call.call.type, call.call.parameters), 0
+        call, function = lowered_call.call, lowered_call.function
+        lowered, start = function.lower(found, call.type, call.parameters), 0
         for number, i, rows in parts:
             values[number, i] = lowered.slice(start, len(rows))
             start += len(rows)
@@ -291,7 +292,7 @@ class Reading:
             arrived[mine] = arrivals.first(starts[mine], ends[mine])
             if arrivals.shed:
                 is_whole[mine] = ~arrivals.shed.meets(starts[mine], ends[mine])
-        late = self.accounts.late(stack.names)
+        late = self.accounts.late(stack.names.tolist()) if self.accounts.has_late else []
         is_partial = np.array([name in partial for name in stack.names] if partial else [False])
         return WindowFacts(
             is_seen,

@@ -68,9 +68,14 @@ class Accounts:
         place = self.places.get(name)
         return QueryAccount() if place is None else QueryAccount(*self.counts[:, place].tolist())
 
+    @property
+    def has_late(self) -> bool:
+        """Whether any query missed rows."""
+        return bool(self.counts[_LATE].any())
+
     def late(self, names: Sequence[str]) -> list[int]:
         """The rows that each of some queries missed so far."""
-        if not self.counts[_LATE].any():
+        if not self.has_late:
             return [0] * len(names)
         late, places = self.counts[_LATE].tolist(), self.places
         return [late[places[name]] if name in places else 0 for name in names]
