@@ -41,7 +41,7 @@ from transom.state.state import State, StoreState
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
 
-Made = TypeVar("Made")
+Derived = TypeVar("Derived")
 NO_COLUMNS: dict[str, Any] = {}
 SUMMARIES = "summaries"  # reviews of the structures of summaries, which are not among the passes over queries
 
@@ -204,7 +204,7 @@ class Planner:
             last.selections, last.homes = [], []
         self._log.prune(new_selections[0].clock.stream, {str(selection.id) for selection in new_selections})
 
-    def derived(self, stream: str, make: Callable[..., Made], *sources: object) -> Made:
+    def derived(self, stream: str, make: Callable[..., Derived], *sources: object) -> Derived:
         """What `make` makes of some objects, once for each stream while they are the very same objects."""
         with self._lock:
             last = self._derived.get(stream)
@@ -212,7 +212,7 @@ class Planner:
             last = sources, make(*sources)
             with self._lock:
                 self._derived[stream] = last
-        made: Made = last[1]
+        made: Derived = last[1]
         return made
 
     # --- when they are aggregated ---

@@ -30,8 +30,8 @@ from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import IntervalSet
 
 Asking = Sequence[tuple[CompiledQuery, int]]  # queries, each with a selection that it reads
-Parts = tuple[int, ...]  # of an accumulator's state
-SlotStates = tuple[tuple[Accumulator, Parts], ...]  # what the slots of a query are read from
+StateParts = tuple[int, ...]  # of an accumulator's state
+SlotStates = tuple[tuple[Accumulator, StateParts], ...]  # what the slots of a query are read from
 
 
 def readers_by_sheet(
@@ -75,7 +75,9 @@ class LoweredCall:
 
     function: AggregateFunction
     call: Call
-    states: tuple[tuple[int, Parts], ...]  # of the slots that it reads: the accumulator's number, and parts
+    states: tuple[
+        tuple[int, StateParts], ...
+    ]  # of the slots that it reads: the accumulator's number, and parts
 
 
 class StackReaders:
@@ -215,7 +217,7 @@ class StackLowering:
         return tuple(numbers)
 
 
-def _source(slot: Slot, places: Mapping[str, int]) -> tuple[Accumulator, Parts, int]:
+def _source(slot: Slot, places: Mapping[str, int]) -> tuple[Accumulator, StateParts, int]:
     """The accumulator whose state a slot is read from, the parts of the state, and its place on the sheet."""
     source = source_slot(slot, places)
     assert source is not None
