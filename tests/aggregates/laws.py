@@ -32,7 +32,13 @@ SAMPLES: dict[pa.DataType, list[Any]] = {
     pa.timestamp("us", tz="UTC"): [datetime(1969, 12, 31, tzinfo=UTC), datetime(2013, 1, 1, tzinfo=UTC)],
     pa.null(): [],
 }
+FRACTIONS: list[tuple[Any, ...]] = [(0.5, False), ((0.0, 0.3, 1.0), True)]
 PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
+    "mode": [(True, False), (True, True)],
+    "percentile": FRACTIONS,
+    "percentile_distinct": FRACTIONS,
+    "percentile_disc": FRACTIONS,
+    "percentile_disc_distinct": FRACTIONS,
     "approx_count_distinct": [(0.05,), (0.01,)],
     "approx_percentile": [(0.5, 10_000), ((0.0, 0.5, 1.0), 100)],
 }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.aggregates.laws import SAMPLES, accumulators, alike, answers, array
-from transom.aggregates.accumulators import Accumulator, AllValues, Moments, Sum
+from transom.aggregates.accumulators import Accumulator, Moments, Sum
 from transom.aggregates.numeric import combine_runs
 from transom.aggregates.run_tree import RunTree
 from transom.aggregates.sketches import Distinct
@@ -71,7 +71,6 @@ SKETCH, MOMENTS, NUMBER = Distinct(pa.int64(), 9), Moments(), Sum(pa.float64())
         pytest.param(sliding(16, 1), MOMENTS, False, id="combining two states is cheap"),
         pytest.param(sliding(200, 1, 400), MOMENTS, True, id="cheap, but very many"),
         pytest.param(sliding(200, 1, 400), NUMBER, False, id="numbers are added row by row"),
-        pytest.param(sliding(200, 1, 400), AllValues(), False, id="nodes would copy all values"),
     ],
 )
 def test_nodes_are_made_only_where_they_pay(

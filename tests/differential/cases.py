@@ -123,7 +123,10 @@ AGGREGATES = [
     "stddev(qty)", "var_pop(qty)", "sum(qty * 2 + 1)", "count(*) FILTER (WHERE price > 5)",
     "sum(qty) FILTER (WHERE kind = 'a')", "sum(qty) / count(*)", "max(seq) - min(seq)", "max(ts)",
     "sum(price * qty)", "coalesce(sum(qty), 0) + 1", "approx_count_distinct(kind)",
-    "approx_percentile(qty, 0.5)", "stddev(price)",
+    "approx_percentile(qty, 0.5)", "stddev(price)", "count_if(price > 5)", "bool_and(price > 5)",
+    "any(qty > 100) FILTER (WHERE site = 1)", "count(DISTINCT kind)", "count(DISTINCT kind, site)",
+    "sum(DISTINCT qty)", "avg(DISTINCT amount)", "median(price)", "percentile(qty, array(0.25, 0.9))",
+    "percentile_disc(0.4) WITHIN GROUP (ORDER BY price DESC)", "mode(kind)",
 ]  # fmt: skip
 KEYS = ["site", "kind", "price", "qty % 3", "amount"]
 HAVINGS = ["count(*) > 1", "sum(qty) > 20", "max(price) > 5 OR count(*) = 1"]

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import compiled
-from transom.aggregates import accumulators, sketches
+from transom.aggregates import accumulators, multisets, sketches
 from transom.aggregates.accumulators import (
     Accumulator,
-    AllValues,
     Count,
     CountRows,
     Extreme,
     Moments,
     Sum,
 )
+from transom.aggregates.multisets import Multiset
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.columns.type_ids import type_id
 from transom.ondemand.store_specs import store_id, stores_read_by
@@ -80,7 +80,7 @@ ACCUMULATORS: dict[str, Accumulator] = {
     "max(string)": Extreme(pa.string(), "max"),
     'max(timestamp(us,"UTC"))': Extreme(pa.timestamp("us", tz="UTC"), "max"),
     "moments": Moments(),
-    "all_values": AllValues(),
+    "multiset(int)": Multiset(pa.int32()),
     "hll(string,lg_k=9)": Distinct(pa.string(), 9),
     "hll(string,lg_k=12)": Distinct(pa.string(), 12),
     "kll(double,k=200)": Quantiles(pa.float64(), 200),
@@ -121,7 +121,7 @@ def test_an_accumulator_has_its_id(expected: str, accumulator: Accumulator) -> N
 def test_every_accumulator_is_in_the_table() -> None:
     classes = {
         kind
-        for module in (accumulators, sketches)
+        for module in (accumulators, multisets, sketches)
         for kind in vars(module).values()
         if isinstance(kind, type) and is_dataclass(kind) and hasattr(kind, "combine")
     }

@@ -42,6 +42,7 @@ class AccumulatorTraits:
     is_sketch: bool = (
         False  # a state takes the memory of many values, and merging one the time of many updates
     )
+    growth: str | None = None  # what a state grows with, and what is bounded instead; None: it is bounded
 
 
 class Accumulator(Protocol):
@@ -322,45 +323,6 @@ class Moments:
             pa.array(spread.astype(np.float64)),
             pa.array(summed.astype(np.float64), mask=total == 0),
         ]
-
-
-@dataclass(frozen=True)
-class AllValues:
-    """All numbers that are not null, as doubles in a list; null when there are none.
-
-    The state grows with the rows: for functions that no smaller state answers, over few rows.
-    """
-
-    traits: ClassVar = AccumulatorTraits()
-
-    @property
-    def label(self) -> str:
-        return "all_values"
-
-    @property
-    def id(self) -> str:
-        return "all_values"
-
-    def types(self) -> list[pa.DataType]:
-        return [pa.list_(pa.float64())]
-
-    def identity(self) -> list[object]:
-        return [None]
-
-    def lift(self, values: pa.Array, codes: Codes, groups: int) -> States:
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
-        return self._lists(values.drop_null().cast(pa.float64(), safe=False), codes[valid], groups)
-
-    def combine(self, states: States, codes: Codes, groups: int) -> States:
-        parents = pc.list_parent_indices(states[0]).to_numpy()
-        return self._lists(pc.list_flatten(states[0]), codes[parents], groups)
-
-    @staticmethod
-    def _lists(values: pa.Array, codes: Codes, groups: int) -> States:
-        lengths = np.bincount(codes, minlength=groups)
-        offsets = pa.array(np.r_[0, np.cumsum(lengths)], pa.int32(), mask=np.r_[lengths == 0, False])
-        ordered = values.take(pa.array(np.argsort(codes, kind="stable")))
-        return [pa.ListArray.from_arrays(offsets, ordered)]
 
 
 def columns_in_moments(accumulator: Accumulator) -> tuple[int, ...] | None:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from transom.aggregates.accumulators import (
     Accumulator,
-    AllValues,
     Count,
     CountRows,
     Extreme,
@@ -24,6 +23,7 @@ from transom.aggregates.accumulators import (
     States,
     Sum,
 )
+from transom.aggregates.multisets import FRACTIONS, MULTISET_FUNCTIONS, distinct_form
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import (
     Accumulators,
@@ -34,7 +34,9 @@ from transom.aggregates.table import (
     Parameter,
     Parameters,
     ResultType,
+    Spelling,
     register_aggregate,
+    register_spelling,
 )
 from transom.columns.types import is_number
 
@@ -131,16 +133,6 @@ def _of_type(values: Sequence[float | None], type: pa.DataType) -> pa.Array:
     return whole.cast(pa.int32()).cast(type) if pa.types.is_date(type) else whole.cast(type)
 
 
-def _median(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:
-    """The mean of the two values in the middle; NaN is above every number."""
-    middles = []
-    for values in states[0][0].to_pylist():
-        ordered = np.sort(np.array(values or [], np.float64))
-        count = len(ordered)
-        middles.append(float(ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2) if count else None)
-    return pa.array(middles, pa.float64())
-
-
 # --- result types, by Spark's rules ----------------------------------------------------------------
 
 
@@ -192,26 +184,18 @@ def _percentile_type(kind: pa.DataType | None, parameters: Parameters) -> pa.Dat
 
 
 def _read_relative_error(constant: Any) -> float | None:
-    return float(constant) if not isinstance(constant, tuple) and 0 < constant < 1 else None
+    is_number = not isinstance(constant, tuple | bool | str)
+    return float(constant) if is_number and 0 < constant < 1 else None
 
 
 def _read_accuracy(constant: Any) -> int | None:
-    return constant if isinstance(constant, int) and constant > 0 else None
-
-
-def _read_percentages(constant: Any) -> float | tuple[float, ...] | None:
-    values = constant if isinstance(constant, tuple) else (constant,)
-    if not values or not all(0 <= value <= 1 for value in values):
-        return None
-    fractions = tuple(map(float, values))
-    return fractions if isinstance(constant, tuple) else fractions[0]
+    return constant if type(constant) is int and constant > 0 else None
 
 
 RELATIVE_ERROR = Parameter(
     "the relative error is a constant between 0 and 1", _read_relative_error, DEFAULT_RELATIVE_ERROR
 )
 ACCURACY = Parameter("the accuracy is a positive whole constant", _read_accuracy, DEFAULT_ACCURACY)
-PERCENTAGES = Parameter("a percentage is a constant between 0 and 1, or an array of such", _read_percentages)
 
 
 # --- the functions ---------------------------------------------------------------------------------
@@ -237,6 +221,23 @@ def _spread_function(name: str, sample: int, root: bool, aliases: tuple[str, ...
         result_type=_of_number(lambda kind: pa.float64()),
         accumulators=_needs(lambda kind: Moments()),
         lower=_spread(sample, root),
+    )
+
+
+def _truth_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+    is_condition = kind is not None and (pa.types.is_boolean(kind) or pa.types.is_null(kind))
+    return pa.bool_() if is_condition else f"needs a condition, and this is {kind}"
+
+
+def _truth_function(name: str, extreme: str, aliases: tuple[str, ...]) -> AggregateFunction:
+    """Whether all or some conditions are true; false is below true."""
+    return AggregateFunction(
+        name=name,
+        aliases=aliases,
+        result_type=_truth_type,
+        accumulators=_needs(lambda kind: Extreme(kind, extreme)),
+        lower=_first,
+        ignores_repeats=True,
     )
 
 
@@ -291,6 +292,7 @@ BUILT_IN = (
         lower=_first,
         with_preference=True,
         is_extreme=True,
+        ignores_repeats=True,
         interval=AnswerInterval.LEAST,
     ),
     AggregateFunction(
@@ -300,15 +302,8 @@ BUILT_IN = (
         lower=_first,
         with_preference=True,
         is_extreme=True,
+        ignores_repeats=True,
         interval=AnswerInterval.GREATEST,
-    ),
-    AggregateFunction(
-        name="median",
-        result_type=_of_number(lambda kind: pa.float64()),
-        accumulators=_needs(lambda kind: AllValues()),
-        lower=_median,
-        in_windows=False,
-        with_preference=True,
     ),
     _spread_function("var_pop", 0, root=False),
     _spread_function("var_samp", 1, root=False, aliases=("variance",)),
@@ -322,11 +317,12 @@ BUILT_IN = (
         lower=_distinct,
         empty=0,
         grows=True,
+        ignores_repeats=True,
     ),
     AggregateFunction(
         name="approx_percentile",
         aliases=("percentile_approx",),
-        parameters=(PERCENTAGES, ACCURACY),
+        parameters=(FRACTIONS, ACCURACY),
         result_type=_percentile_type,
         accumulators=lambda kind, parameters: (Quantiles.with_accuracy(kind, parameters[1]),),
         lower=_percentile,
@@ -334,7 +330,22 @@ BUILT_IN = (
             0.5, "median", "the only percentile that is supported WITH PREFERENCE is the median, 0.5"
         ),
     ),
+    _truth_function("bool_and", "min", aliases=("every",)),
+    _truth_function("bool_or", "max", aliases=("some", "any")),
+    *MULTISET_FUNCTIONS,
 )
 
-for _function in BUILT_IN:
+# Each value once: `count(DISTINCT x)`, and so on.
+DISTINCT_FORMS = tuple(
+    distinct_form(function)
+    for function in BUILT_IN
+    if function.name in ("count", "sum", "avg", "median", "percentile", "percentile_disc")
+    or function.name.startswith(("var_", "stddev_"))
+)
+
+SPELLINGS = (Spelling("count_if", "count_rows", 1, condition=0),)
+
+for _function in (*BUILT_IN, *DISTINCT_FORMS):
     register_aggregate(_function)
+for _spelling in SPELLINGS:
+    register_spelling(_spelling)

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, AllValues, Codes, States
+from transom.aggregates.accumulators import Accumulator, Codes, States
 from transom.aggregates.numeric import combine_runs, numeric_form
 from transom.columns.groups import sorted_distinct
 
@@ -54,8 +54,8 @@ class RunTree:
 
     def pays_for(self, accumulator: Accumulator, least_shared: int | None = None) -> bool:
         """Whether runs overlap so much that nodes pay; `least_shared` replaces the thresholds."""
-        if numeric_form(accumulator) is not None or isinstance(accumulator, AllValues):
-            return False  # a node of all values would hold a copy of each
+        if numeric_form(accumulator) is not None:
+            return False
         if least_shared is None:
             least_shared = LEAST_SHARED_SKETCHES if accumulator.traits.is_sketch else LEAST_SHARED
         return self.shared > least_shared

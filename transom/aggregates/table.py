@@ -48,6 +48,7 @@ class Parameter:
     rule: str
     read: Callable[[Any], Any]
     default: Any = None
+    is_written: bool = True  # False: the SQL front sets it, as WITHIN GROUP (ORDER BY x DESC) does
 
 
 class AnswerInterval(StrEnum):
@@ -87,10 +88,14 @@ class AggregateFunction:
     lower: Lower
     aliases: tuple[str, ...] = ()
     star_of: str | None = None  # it is this function called with `*`, and can't be written by its own name
+    distinct_of: str | None = None  # it is this function called with DISTINCT, and has no name of its own
+    ignores_repeats: bool = False  # DISTINCT changes nothing
+    packs: tuple[str, ...] = ()  # its arguments are the fields of one struct, by these names
+    by_time: bool = False  # the struct has the row's time as another field, `t`, before them
+    within_group: tuple[str, ...] = ()  # names with which WITHIN GROUP (ORDER BY x) gives the argument
     takes_more: bool = False  # rows count only if further arguments are not null, as in count(a, b)
     parameters: tuple[Parameter, ...] = ()
     empty: object = None  # the value over no rows
-    in_windows: bool = True  # False: its state grows with the rows, and only WITH PREFERENCE may use it
     with_preference: bool = False  # queries WITH PREFERENCE may use it
     is_additive: bool = False  # the values over disjoint rows add up to the value over all of them
     grows: bool = False  # more rows make it larger in proportion, so that early values can be scaled
@@ -101,22 +106,24 @@ class AggregateFunction:
     @property
     def sql_name(self) -> str:
         """The name that a query calls it by."""
-        return self.star_of or self.name
+        return self.star_of or self.distinct_of or self.name
 
     @property
     def sql_names(self) -> tuple[str, ...]:
-        """All names that a query may call it by; `count(*)` is looked up as `count`."""
-        return () if self.star_of is not None else (self.name, *self.aliases)
+        """All names that a query may call it by; `count(*)` and `count(DISTINCT x)` are looked up as `count`."""
+        has_name = self.star_of is None and self.distinct_of is None
+        return (self.name, *self.aliases) if has_name else ()
 
     @property
     def needed_arguments(self) -> int:
         """How many arguments and parameters a call has at least."""
-        return 1 + sum(parameter.default is None for parameter in self.parameters)
+        return max(1, len(self.packs)) + sum(parameter.default is None for parameter in self.parameters)
 
     @property
     def most_arguments(self) -> int | None:
         """How many arguments and parameters a call has at most; None: any number."""
-        return None if self.takes_more else 1 + len(self.parameters)
+        written = sum(parameter.is_written for parameter in self.parameters)
+        return None if self.takes_more else max(1, len(self.packs)) + written
 
     def over(self, values: pa.Array, type: pa.DataType, parameters: Parameters = ()) -> object:
         """Its value over all of some values."""
@@ -130,6 +137,22 @@ class AggregateFunction:
         return _restored, (self.name, self.lower.__module__)
 
 
+@dataclass(frozen=True)
+class Spelling:
+    """A name for a call of another function, as `count_if(c)` is `count(*) FILTER (WHERE c)`.
+
+    `arguments` are the places of the arguments that the function gets, `condition` is the place of the one that
+    rows must fulfil.
+    """
+
+    name: str
+    function: str
+    count: int  # of its arguments
+    arguments: tuple[int, ...] = ()
+    condition: int | None = None
+
+
+_spellings: dict[str, Spelling] = {}
 _table: dict[str, AggregateFunction] = {}
 _by_sql_name: dict[str, AggregateFunction] = {}
 
@@ -143,13 +166,23 @@ def register_aggregate(function: AggregateFunction) -> AggregateFunction:
     for name in (function.name, *function.sql_names):
         if not name.isidentifier() or name != name.lower():
             raise SettingError(f"{name!r} can't name an aggregate: use lowercase letters, digits and _")
-        if name in _table or name in _by_sql_name:
+        if name in _table or name in _by_sql_name or name in _spellings:
             raise SettingError(f"there is an aggregate {name} already")
     if function.takes_more and function.parameters:
         raise SettingError(f"{function.name} takes any number of arguments, so that it can't have parameters")
     _table[function.name] = function
     _by_sql_name.update(dict.fromkeys(function.sql_names, function))
     return function
+
+
+def register_spelling(spelling: Spelling) -> None:
+    """Add a name for a call of another function."""
+    _spellings[spelling.name] = spelling
+
+
+def spelling_of(sql_name: str) -> Spelling | None:
+    """The call that a name, lowercase, stands for; None: that is no such name."""
+    return _spellings.get(sql_name)
 
 
 def unregister_aggregate(name: str) -> None:
@@ -176,20 +209,26 @@ def called_function(sql_name: str) -> AggregateFunction | None:
     return _by_sql_name.get(sql_name)
 
 
-def window_function(sql_name: str) -> AggregateFunction | None:
-    """The function that a window query calls by a name, lowercase; None: that is none of its aggregates."""
-    function = _by_sql_name.get(sql_name)
-    return function if function is not None and function.in_windows else None
+def is_aggregate_name(sql_name: str) -> bool:
+    """Whether a window query can call an aggregate by a name, lowercase."""
+    return sql_name in _spellings or sql_name in _by_sql_name
 
 
 def window_function_names() -> list[str]:
     """All names by which a window query can call an aggregate."""
-    return [name for name, function in _by_sql_name.items() if function.in_windows]
+    return [*_by_sql_name, *_spellings]
 
 
 def star_form(function: AggregateFunction) -> AggregateFunction | None:
     """What a function is when it is called with `*`; None: it can't be."""
     return next((other for other in _table.values() if other.star_of == function.name), None)
+
+
+def distinct_function(function: AggregateFunction) -> AggregateFunction | None:
+    """What a function is when it is called with DISTINCT; None: it can't be."""
+    if function.ignores_repeats:
+        return function
+    return next((other for other in _table.values() if other.distinct_of == function.name), None)
 
 
 def listed(functions: Sequence[AggregateFunction]) -> str:

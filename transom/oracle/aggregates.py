@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any, Callable, Mapping, Sequence
@@ -54,10 +55,13 @@ def aggregate(call: Call, rows: Sequence[ScalarValues]) -> Any:
         return len(chosen)
     arguments = [[row[arg.sql] for arg in call.args] for row in chosen]
     values = [values[0] for values in arguments if None not in values]
-    textbook = TEXTBOOK.get(call.function)
+    name = call.function if call.function in TEXTBOOK else call.function.removesuffix(DISTINCT)
+    if name != call.function:
+        values = list({sameness(value): value for value in values}.values())
+    textbook = TEXTBOOK.get(name)
     if textbook is None:
         raise SQLError(f"the oracle has no textbook implementation of the aggregate {call.function}")
-    return textbook(values, call) if values or call.function in OF_NOTHING else None
+    return textbook(values, call) if values or name in OF_NOTHING else None
 
 
 def float_total(values: Sequence[float]) -> float:
@@ -117,10 +121,31 @@ def percentiles(values: Sequence[Any], wanted: Any) -> Any:
     return ordered[max(math.ceil(Decimal(str(wanted)) * len(ordered)), 1) - 1]
 
 
-def median(values: Sequence[Any]) -> float:
-    """The mean of the two values in the middle."""
-    ordered = [float(value) for value in sorted(values, key=cmp_to_key(order))]
-    return ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2
+def interpolated(values: Sequence[Any], wanted: Any, is_descending: bool) -> Any:
+    """The value at a fraction of the way from the first to the last, between two values if need be."""
+    if isinstance(wanted, list | tuple):
+        return [interpolated(values, fraction, is_descending) for fraction in wanted]
+    ordered = [float(value) for value in sorted(values, key=cmp_to_key(order), reverse=is_descending)]
+    position = (len(ordered) - 1) * wanted
+    below, above = ordered[math.floor(position)], ordered[math.ceil(position)]
+    if order(below, above) == 0:
+        return below
+    return (math.ceil(position) - position) * below + (position - math.floor(position)) * above
+
+
+def discrete(values: Sequence[Any], wanted: Any, is_descending: bool) -> Any:
+    """The first value up to which at least a fraction of the values lies."""
+    if isinstance(wanted, list | tuple):
+        return [discrete(values, fraction, is_descending) for fraction in wanted]
+    ordered = [float(value) for value in sorted(values, key=cmp_to_key(order), reverse=is_descending)]
+    return next(value for i, value in enumerate(ordered, 1) if i >= wanted * len(ordered))
+
+
+def most_frequent(values: Sequence[Any], is_descending: bool) -> Any:
+    """The value that occurs most often; of several, the first in their order."""
+    counts = Counter(sameness(value) for value in values)
+    ordered = sorted(values, key=cmp_to_key(order), reverse=is_descending)
+    return next(value for value in ordered if counts[sameness(value)] == max(counts.values()))
 
 
 def deviation(values: Sequence[Any], sample: bool) -> float | None:
@@ -136,7 +161,12 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "avg": lambda values, call: mean(values, call.type),
     "min": lambda values, call: min(values, key=cmp_to_key(order)),
     "max": lambda values, call: max(values, key=cmp_to_key(order)),
-    "median": lambda values, call: median(values),
+    "bool_and": lambda values, call: all(values),
+    "bool_or": lambda values, call: any(values),
+    "median": lambda values, call: interpolated(values, 0.5, is_descending=False),
+    "percentile": lambda values, call: interpolated(values, *call.parameters),
+    "percentile_disc": lambda values, call: discrete(values, *call.parameters),
+    "mode": lambda values, call: most_frequent(values, call.parameters[1]),
     "var_pop": lambda values, call: variance(values, sample=False),
     "var_samp": lambda values, call: variance(values, sample=True),
     "stddev_pop": lambda values, call: deviation(values, sample=False),
@@ -144,4 +174,5 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "approx_count_distinct": lambda values, call: len({sameness(value) for value in values}),
     "approx_percentile": lambda values, call: percentiles(values, call.parameters[0]),
 }
+DISTINCT = "_distinct"  # after the name of a function that takes each value once
 OF_NOTHING = frozenset({"count", "approx_count_distinct"})  # not null over no values

@@ -19,13 +19,17 @@ def slot_text(slot: Slot) -> str:
     """What is kept per slice and group, as EXPLAIN prints it."""
     argument = "*" if slot.argument is None else slot.argument.sql
     shown = f"{slot.accumulator.label}({argument})"
-    return shown if slot.where is None else f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
+    if slot.where is not None:
+        shown = f"{shown} FILTER (WHERE {predicate_text(slot.where)})"
+    growth = slot.accumulator.traits.growth
+    return shown if growth is None else f"{shown} [exact: {growth}]"
 
 
 def call_text(call: Call) -> str:
     arguments = [scalar.sql for scalar in call.args] or ["*"]
-    name = aggregate_function(call.function).sql_name
-    shown = f"{name}({', '.join([*arguments, *map(repr, call.parameters)])})"
+    function = aggregate_function(call.function)
+    distinct = "DISTINCT " if function.distinct_of else ""
+    shown = f"{function.sql_name}({distinct}{', '.join([*arguments, *map(repr, call.parameters)])})"
     return shown if call.where is None else f"{shown} FILTER (WHERE {predicate_text(call.where)})"
 
 

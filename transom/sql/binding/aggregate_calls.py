@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -14,13 +14,18 @@ from sqlglot import exp
 from transom.aggregates.table import (
     AggregateFunction,
     Parameter,
+    Spelling,
     aggregate_function,
+    called_function,
+    distinct_function,
+    spelling_of,
     star_form,
-    window_function,
 )
 from transom.sql.binding.constants import constant_of
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import Parsed
+
+AROUND_CALLS = (exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
 
 @dataclass(frozen=True)
@@ -34,53 +39,184 @@ class Draft:
     node: exp.Expr
 
 
-def read_call(
-    parsed: Parsed,
-    node: exp.Expr,
-    find: Callable[[str], AggregateFunction | None] = window_function,
-) -> Draft:
+@dataclass(frozen=True)
+class _Written:
+    """A call as it was written, without the clauses around it."""
+
+    name: str
+    args: list[exp.Expr]
+    is_distinct: bool
+    ignores_nulls: bool
+    order: list[exp.Expr]  # of WITHIN GROUP
+    where: exp.Expr | None
+    node: exp.Expr  # the call
+
+
+def call_of(node: exp.Expr) -> exp.Expr:
+    """The call inside of FILTER, WITHIN GROUP and IGNORE NULLS."""
+    while isinstance(node, (exp.Filter, *AROUND_CALLS)):
+        node = node.this
+    return node
+
+
+def read_call(parsed: Parsed, node: exp.Expr, time: exp.Expr | None = None) -> Draft:
     """Read an aggregate call, with its constant parameters taken out of the arguments.
 
-    `find` returns the function of a name, or None if this kind of query has no such aggregate.
+    `time` is the column by which functions such as `first` order rows.
     """
-    where = None
-    if isinstance(node, exp.Filter):
-        where, node = node.expression.this, node.this
-    function = find(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+    written = _written(parsed, node)
+    if (spelling := spelling_of(written.name)) is not None:
+        return _spelled(parsed, written, spelling)
+    function = called_function(written.name)
     if function is None:
-        parsed.fail("FILTER belongs to an aggregate", node)
-    name, args = node.name.lower(), list(node.expressions)
+        parsed.fail("FILTER belongs to an aggregate", written.node)
+    if written.ignores_nulls and not function.by_time:
+        parsed.fail(f"{written.name} does not take IGNORE NULLS", written.node)
+    if written.is_distinct:
+        return _distinct(parsed, written, function)
+    star, args = star_form(function), written.args
+    is_star = len(args) == 1 and (isinstance(args[0], exp.Star) or constant_of(args[0]) is not None)
+    if star is not None and is_star:
+        return Draft(star.name, (), written.where, (), written.node)
+    args, parameters = _parameters(parsed, written, function)
+    if function.packs:
+        args = _packed(parsed, written, function, args, time)
+    return Draft(function.name, tuple(args), written.where, parameters, written.node)
+
+
+def _written(parsed: Parsed, node: exp.Expr) -> _Written:
+    where, order, ignores_nulls = None, [], False
+    while isinstance(node, (exp.Filter, *AROUND_CALLS)):
+        if isinstance(node, exp.Filter):
+            where = node.expression.this
+        elif isinstance(node, exp.WithinGroup):
+            order = list(node.expression.expressions)
+        else:
+            ignores_nulls = isinstance(node, exp.IgnoreNulls)
+        node = node.this
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    args, is_distinct = list(node.expressions) if name else [], False
+    if args and isinstance(args[0], exp.Distinct):
+        args, is_distinct = [*args[0].expressions, *args[1:]], True
+    if args and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
+        ignores_nulls, args = isinstance(args[0], exp.IgnoreNulls), [args[0].this, *args[1:]]
     for arg in args:
-        if isinstance(arg, exp.Distinct):
-            parsed.fail(f"{name}(DISTINCT ...) is not supported; use approx_count_distinct", node)
-    star = star_form(function)
-    if (
-        star is not None
-        and len(args) == 1
-        and (isinstance(args[0], exp.Star) or constant_of(args[0]) is not None)
-    ):
-        return Draft(star.name, (), where, (), node)
-    _check_count(parsed, node, function)
+        if isinstance(arg, exp.Order):
+            parsed.fail(f"write {name}(...) WITHIN GROUP (ORDER BY ...)", arg)
+    return _Written(name, args, is_distinct, ignores_nulls, order, where, node)
+
+
+def _spelled(parsed: Parsed, written: _Written, spelling: Spelling) -> Draft:
+    """The call that another name stands for."""
+    if written.is_distinct or written.ignores_nulls or written.order:
+        parsed.fail(f"{written.name} takes nothing but its arguments and FILTER", written.node)
+    if len(written.args) != spelling.count:
+        _fail_count(parsed, written, spelling.count, spelling.count)
+    where = written.where
+    if spelling.condition is not None:
+        condition = written.args[spelling.condition]
+        where = condition if where is None else _both(condition, where)
+    args = tuple(written.args[place] for place in spelling.arguments)
+    return Draft(spelling.function, args, where, (), written.node)
+
+
+def _both(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.And(this=exp.Paren(this=_detached(left)), expression=exp.Paren(this=_detached(right)))
+
+
+def _detached(node: exp.Expr) -> exp.Expr:
+    """A copy for a tree of its own. Its constants have no place in the text, so that no template fills them in."""
+    copy = node.copy()
+    for literal in copy.find_all(exp.Literal):
+        literal.meta.pop("start", None)
+    return copy
+
+
+def _distinct(parsed: Parsed, written: _Written, function: AggregateFunction) -> Draft:
+    """The call with DISTINCT: the function over each value once."""
+    form = distinct_function(function)
+    if form is None:
+        parsed.fail(f"{written.name}(DISTINCT ...) is not supported", written.node)
+    if function.takes_more and len(written.args) > 1:
+        _check_count(parsed, written, function)
+        copies = [_detached(arg) for arg in written.args]
+        packed = _struct({f"c{at}": arg for at, arg in enumerate(copies)})
+        return Draft(form.name, (packed, *map(_detached, written.args)), written.where, (), written.node)
+    args, parameters = _parameters(parsed, written, form)
+    return Draft(form.name, tuple(args), written.where, parameters, written.node)
+
+
+def _packed(
+    parsed: Parsed,
+    written: _Written,
+    function: AggregateFunction,
+    args: list[exp.Expr],
+    time: exp.Expr | None,
+) -> list[exp.Expr]:
+    """The arguments as one struct; those that must not be null follow it."""
+    fields = dict(zip(function.packs, map(_detached, args), strict=True))
+    if function.by_time:
+        if time is None:
+            message = f"{written.name} orders rows by time, and the stream has no time column"
+            parsed.fail(message, written.node)
+        fields = {"t": time.copy(), **fields}
+    needed = [_detached(args[0])] if written.ignores_nulls else []
+    return [_struct(fields), *needed]
+
+
+def _struct(fields: dict[str, exp.Expr]) -> exp.Expr:
+    parts = [part for name, value in fields.items() for part in (exp.Literal.string(name), value)]
+    return exp.Anonymous(this="named_struct", expressions=parts)
+
+
+def _parameters(
+    parsed: Parsed, written: _Written, function: AggregateFunction
+) -> tuple[list[exp.Expr], tuple[Any, ...]]:
+    """The arguments of a call, and its constants; WITHIN GROUP gives one argument and its direction."""
+    direction = {}
+    if written.order:
+        argument, is_descending = _group_order(parsed, written, function)
+        written = replace(written, args=[argument, *written.args])
+        direction = {len(function.parameters) - 1: is_descending}
+    elif written.name in function.within_group and written.name != "mode":
+        message = f"write {written.name}(...) WITHIN GROUP (ORDER BY x)"
+        parsed.fail(message, written.node)
+    _check_count(parsed, written, function)
+    count = max(1, len(function.packs))
     if not function.parameters:
-        return Draft(function.name, tuple(args), where, (), node)
+        count = len(written.args)
+    constants = zip_longest(function.parameters, written.args[count:])
     parameters = tuple(
-        parameter.default if arg is None else _parameter(parsed, arg, parameter)
-        for parameter, arg in zip_longest(function.parameters, args[1:])
+        direction.get(place, parameter.default) if arg is None else _parameter(parsed, arg, parameter)
+        for place, (parameter, arg) in enumerate(constants)
     )
-    return Draft(function.name, (args[0],), where, parameters, node)
+    return written.args[:count], parameters
 
 
-def _check_count(parsed: Parsed, node: exp.Expr, function: AggregateFunction) -> None:
+def _group_order(parsed: Parsed, written: _Written, function: AggregateFunction) -> tuple[exp.Expr, bool]:
+    """The expression of WITHIN GROUP (ORDER BY x), and whether it is DESC."""
+    if written.name not in function.within_group:
+        parsed.fail(f"{written.name} does not take WITHIN GROUP", written.node)
+    if len(written.order) > 1:
+        parsed.fail("WITHIN GROUP takes one expression", written.order[1])
+    ordered = written.order[0]
+    return ordered.this, bool(ordered.args.get("desc"))
+
+
+def _check_count(parsed: Parsed, written: _Written, function: AggregateFunction) -> None:
     """Refuse a call with too few or too many arguments."""
-    least, most, written = function.needed_arguments, function.most_arguments, len(node.expressions)
-    if any(isinstance(arg, exp.Star) for arg in node.expressions):
-        parsed.fail(f"{node.name.lower()}(*) is not supported; only count takes *", node)
-    if written < least or (most is not None and written > most):
-        wanted = (
-            f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
-        )
-        message = f"{node.name.lower()} takes {wanted} argument{'s' * (wanted != '1')}, found {written}"
-        parsed.fail(message, node)
+    least, most, count = function.needed_arguments, function.most_arguments, len(written.args)
+    if any(isinstance(arg, exp.Star) for arg in written.args):
+        parsed.fail(f"{written.name}(*) is not supported; only count takes *", written.node)
+    if count < least or (most is not None and count > most):
+        _fail_count(parsed, written, least, most)
+
+
+def _fail_count(parsed: Parsed, written: _Written, least: int, most: int | None) -> NoReturn:
+    wanted = f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
+    plural = "s" * (wanted != "1")
+    message = f"{written.name} takes {wanted} argument{plural}, found {len(written.args)}"
+    parsed.fail(message, written.node)
 
 
 def _parameter(parsed: Parsed, node: exp.Expr, parameter: Parameter) -> Any:
@@ -92,11 +228,12 @@ def _parameter(parsed: Parsed, node: exp.Expr, parameter: Parameter) -> Any:
 
 
 def _constant(node: exp.Expr) -> Any:
-    """A number, or the numbers of an array as a tuple; None if the argument is no constant."""
+    """A constant, or the numbers of an array as a tuple; None if the argument is no constant."""
     if isinstance(node, exp.Anonymous) and node.name.lower() == "array":
         values = tuple(map(_number, node.expressions))
         return None if None in values else values
-    return _number(node)
+    constant = constant_of(bare(node))
+    return None if constant is None or constant.kind is not None else constant.value
 
 
 def _number(node: exp.Expr) -> int | float | Decimal | None:

@@ -55,7 +55,7 @@ def bound_figure(
 def _read(parsed: Parsed, node: exp.Expr) -> tuple[str, exp.Expr | None]:
     """The function, and its argument if it has one."""
     written = node.name.lower()
-    draft = read_call(parsed, node, called_function)
+    draft = read_call(parsed, node)
     called = aggregate_function(draft.function)
     if called.exact_form is not None:
         if draft.parameters[0] != called.exact_form.parameter:

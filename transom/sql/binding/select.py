@@ -8,9 +8,9 @@ from typing import Iterator
 
 from sqlglot import exp
 
-from transom.aggregates.table import window_function
+from transom.aggregates.table import is_aggregate_name
 from transom.errors import near_miss
-from transom.sql.binding.aggregate_calls import Draft, read_call
+from transom.sql.binding.aggregate_calls import AROUND_CALLS, Draft, call_of, read_call
 from transom.sql.binding.scope import Scope
 from transom.sql.binding.window import Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
@@ -54,6 +54,7 @@ class SelectBinder:
         self.window_call: exp.Expr | None = None
         self.repeats = False  # whether two equal calls became one aggregate
         self._calls: dict[object, int] = {}
+        self._read_drafts: list[Draft] = []  # held, so that the ids of their nodes stay their own
         self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
         self._in_having = False
 
@@ -199,13 +200,14 @@ class SelectBinder:
         """Whether a node is a call of an aggregate, with its FILTER if it has one."""
         if isinstance(node, exp.Filter):
             return True
+        node = call_of(node)
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-        return window_function(name) is not None and name not in self.functions
+        return is_aggregate_name(name) and name not in self.functions
 
     def _row_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
             return self.scope.without_parentheses(node) or self.scope.column(node).sql
-        if isinstance(node, (exp.Anonymous, exp.Filter)):
+        if isinstance(node, (exp.Anonymous, exp.Filter, *AROUND_CALLS)):
             if self.is_aggregate(node):
                 self.parsed.fail(f"an aggregate is not allowed in {self._place}", node)
             if is_window(node):
@@ -215,7 +217,7 @@ class SelectBinder:
     def _result_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
             return self._result_column(node)
-        if isinstance(node, (exp.Anonymous, exp.Filter)):
+        if isinstance(node, (exp.Anonymous, exp.Filter, *AROUND_CALLS)):
             if self.is_aggregate(node):
                 return aggregate_reference(self._call(node))
             if is_window(node):
@@ -295,7 +297,8 @@ class SelectBinder:
     def _call(self, node: exp.Expr) -> int:
         """The number of an aggregate call; equal calls have the same number."""
         if id(node) not in self._numbers:
-            draft = read_call(self.parsed, node)
+            draft = read_call(self.parsed, node, self._time_column())
+            self._read_drafts.append(draft)
             number = self._calls.setdefault(self._identity(draft), len(self.drafts))
             if number == len(self.drafts):
                 self.drafts.append(draft)
@@ -303,6 +306,12 @@ class SelectBinder:
                 self.repeats = True
             self._numbers[id(node)] = number
         return self._numbers[id(node)]
+
+    def _time_column(self) -> exp.Expr | None:
+        """The column that orders rows: the window's clock, or the stream's time for windows of rows."""
+        stream = self.scope.stream
+        name = self.windowing.clock.attribute or stream.relation.time
+        return None if not name else exp.column(exp.to_identifier(name, quoted=True), stream.alias)
 
     def _identity(self, draft: Draft) -> object:
         with self.inside("another aggregate"):
@@ -322,8 +331,20 @@ class SelectBinder:
             return "*"
         if isinstance(node, exp.Filter):
             return f"{self.names.root(node.this)} FILTER (WHERE {self.names.root(node.expression.this)})"
+        if isinstance(node, exp.WithinGroup):
+            return f"{self.names.root(node.this)} WITHIN GROUP (ORDER BY {self._order_name(node.expression)})"
+        if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+            return f"{self.names.root(node.this)}{' IGNORE NULLS' * isinstance(node, exp.IgnoreNulls)}"
+        if isinstance(node, exp.Distinct):
+            return f"DISTINCT {', '.join(map(self.names.root, node.expressions))}"
         if is_window(node):
             return "window"
         if isinstance(node, exp.Anonymous) and self.is_aggregate(node):
             return f"{node.name.lower()}({', '.join(self.names.root(arg) for arg in node.expressions)})"
         return None
+
+    def _order_name(self, order: exp.Expr) -> str:
+        parts = (
+            self.names.root(part.this) + " DESC" * bool(part.args.get("desc")) for part in order.expressions
+        )
+        return ", ".join(parts)

@@ -129,10 +129,17 @@ class _Tokens:
     def _fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
         raise SQLError(message, self.text, first.start, (last or first).end + 1)
 
+    def _in_group(self, at: int) -> bool:
+        """Whether ORDER BY stands inside an aggregate: WITHIN GROUP (ORDER BY x), or wrongly among arguments."""
+        opened = [token.token_type for token in self.tokens[:at]]
+        return opened.count(TokenType.L_PAREN) > opened.count(TokenType.R_PAREN)
+
     def _check(self, at: int, selects: int) -> None:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind == TokenType.COLON and not self._is_in_type(at):
             self._refuse_colon(at)
+        if kind == TokenType.ORDER_BY and self._in_group(at):
+            return
         if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)

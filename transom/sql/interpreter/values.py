@@ -112,6 +112,9 @@ def order(left: Any, right: Any) -> int:
     if isinstance(left, dict):
         parts = zip(left.values(), right.values(), strict=True)
         return next((found for a, b in parts if (found := order_nulls(a, b))), 0)
+    if isinstance(left, list):
+        unequal = (found for a, b in zip(left, right, strict=False) if (found := order_nulls(a, b)))
+        return next(unequal, int(len(left) > len(right)) - int(len(left) < len(right)))
     return int(left > right) - int(left < right)
 
 

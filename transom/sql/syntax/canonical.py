@@ -163,8 +163,8 @@ class Printer:
             self.called.add(self.functions[name])
             return f"{quote(self.functions[name])}({self._list(node.expressions)})"
         if name in UNSUPPORTED_AGGREGATES:
-            hint = near_miss(name, window_function_names())
-            self.parsed.fail(f"the aggregate {written} is not supported{hint}", node)
+            # A name that is spelled alike is another aggregate with other values: it is no hint.
+            self.parsed.fail(f"the aggregate {written} is not supported", node)
         if name not in ALLOWED:
             known = [*ALLOWED, *window_function_names(), *self.functions.values()]
             raise_at = exp.Anonymous(this=written).update_positions(node)
