@@ -31,6 +31,32 @@ SAMPLES: dict[pa.DataType, list[Any]] = {
     pa.timestamp("us"): [datetime(1969, 12, 31), datetime(2013, 1, 1, 12, 0, 0, 5)],
     pa.timestamp("us", tz="UTC"): [datetime(1969, 12, 31, tzinfo=UTC), datetime(2013, 1, 1, tzinfo=UTC)],
     pa.null(): [],
+    pa.list_(pa.float64()): [[], [None], [1.5, NAN], [1.5], [1.5, 2.0]],
+    pa.struct([("a", pa.int32()), ("b", pa.string())]): [
+        {"a": 1, "b": None},
+        {"a": 1, "b": "é"},
+        {"a": None, "b": "z"},
+    ],
+    # Functions of several arguments take them as fields of a struct.
+    pa.struct([("y", pa.float64()), ("x", pa.int32())]): [
+        {"y": 1.5, "x": 2},
+        {"y": 2.5, "x": 3},
+        {"y": -2.0, "x": 7},
+        {"y": None, "x": 1},
+        {"y": 4.0, "x": None},
+    ],
+    pa.struct([("t", pa.timestamp("us")), ("x", pa.string())]): [
+        {"t": datetime(2013, 1, 1), "x": "b"},
+        {"t": datetime(2013, 1, 1), "x": "a"},
+        {"t": datetime(2013, 1, 2), "x": None},
+        {"t": datetime(2013, 1, 3), "x": "b"},
+    ],
+    pa.struct([("x", pa.int32()), ("o", pa.float64())]): [
+        {"x": 1, "o": NAN},
+        {"x": 2, "o": 0.0},
+        {"x": None, "o": 0.0},
+        {"x": 5, "o": None},
+    ],
 }
 FRACTIONS: list[tuple[Any, ...]] = [(0.5, False), ((0.0, 0.3, 1.0), True)]
 PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
@@ -97,6 +123,8 @@ def alike(ours: Any, theirs: Any) -> bool:
     """Equal, floats up to rounding; NaN is NaN."""
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return list(ours) == list(theirs) and alike(list(ours.values()), list(theirs.values()))
     if isinstance(ours, float) and isinstance(theirs, float):
         return (ours != ours and theirs != theirs) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
     return type(ours) is type(theirs) and bool(ours == theirs)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.aggregates.laws import alike, array, combine, lift, uses, zeros
+from tests.aggregates.laws import SAMPLES, alike, array, combine, lift, uses, zeros
 from transom.aggregates.accumulators import (
     Accumulator,
     Count,
@@ -113,6 +113,7 @@ def test_every_function_gives_what_the_oracle_gives(seed: int) -> None:
         F64: [rng.choice([1.5, -2.25, 0.0, 99.0, NAN]) for _ in range(6)],
         D10: [D(rng.randint(-999, 999)).scaleb(-2) for _ in range(6)],
         pa.string(): ["a", "é", "zz"],
+        **{kind: values for kind, values in SAMPLES.items() if pa.types.is_nested(kind)},
     }
     for function, kind, parameters, type in uses():
         if kind not in samples:

@@ -127,6 +127,10 @@ AGGREGATES = [
     "any(qty > 100) FILTER (WHERE site = 1)", "count(DISTINCT kind)", "count(DISTINCT kind, site)",
     "sum(DISTINCT qty)", "avg(DISTINCT amount)", "median(price)", "percentile(qty, array(0.25, 0.9))",
     "percentile_disc(0.4) WITHIN GROUP (ORDER BY price DESC)", "mode(kind)",
+    "first(kind)", "last(price) IGNORE NULLS", "any_value(qty)", "min_by(kind, price)", "max_by(qty, amount)",
+    "corr(qty, seq)", "covar_samp(price, qty)", "regr_slope(qty, seq)", "regr_avgx(amount, qty)",
+    "regr_r2(qty, seq)", "skewness(qty)", "kurtosis(price)", "max(struct(site, kind))",
+    "min(array(price, qty))",
 ]  # fmt: skip
 KEYS = ["site", "kind", "price", "qty % 3", "amount"]
 HAVINGS = ["count(*) > 1", "sum(qty) > 20", "max(price) > 5 OR count(*) = 1"]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import compiled
-from transom.aggregates import accumulators, multisets, sketches
+from transom.aggregates import accumulators, central_moments, extreme_rows, multisets, sketches
 from transom.aggregates.accumulators import (
     Accumulator,
     Count,
@@ -18,6 +18,8 @@ from transom.aggregates.accumulators import (
     Moments,
     Sum,
 )
+from transom.aggregates.central_moments import CentralMoments, Comoments
+from transom.aggregates.extreme_rows import ExtremeRow, ExtremeValue
 from transom.aggregates.multisets import Multiset
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.columns.type_ids import type_id
@@ -81,6 +83,11 @@ ACCUMULATORS: dict[str, Accumulator] = {
     'max(timestamp(us,"UTC"))': Extreme(pa.timestamp("us", tz="UTC"), "max"),
     "moments": Moments(),
     "multiset(int)": Multiset(pa.int32()),
+    "central_moments": CentralMoments(),
+    "comoments": Comoments(),
+    "first_row(timestamp_ntz(us),string)": ExtremeRow(pa.timestamp("us"), pa.string(), "first"),
+    "last_row(double,int)": ExtremeRow(pa.float64(), pa.int32(), "last"),
+    "max(array<int>)": ExtremeValue(pa.list_(pa.int32()), "max"),
     "hll(string,lg_k=9)": Distinct(pa.string(), 9),
     "hll(string,lg_k=12)": Distinct(pa.string(), 12),
     "kll(double,k=200)": Quantiles(pa.float64(), 200),
@@ -121,7 +128,7 @@ def test_an_accumulator_has_its_id(expected: str, accumulator: Accumulator) -> N
 def test_every_accumulator_is_in_the_table() -> None:
     classes = {
         kind
-        for module in (accumulators, multisets, sketches)
+        for module in (accumulators, central_moments, extreme_rows, multisets, sketches)
         for kind in vars(module).values()
         if isinstance(kind, type) and is_dataclass(kind) and hasattr(kind, "combine")
     }

@@ -23,6 +23,8 @@ from transom.aggregates.accumulators import (
     States,
     Sum,
 )
+from transom.aggregates.central_moments import MOMENT_FUNCTIONS
+from transom.aggregates.extreme_rows import ROW_FUNCTIONS, ExtremeValue, has_order
 from transom.aggregates.multisets import FRACTIONS, MULTISET_FUNCTIONS, distinct_form
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import (
@@ -164,10 +166,9 @@ def _average_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _extreme_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
-    if pa.types.is_map(kind):
+    if kind is None or pa.types.is_map(kind):
         return "can't compare maps"
-    has_order = not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_duration(kind))
-    return kind if has_order else f"can't compare values of type {kind}"
+    return kind if has_order(kind) else f"can't compare values of type {kind}"
 
 
 def _distinct_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
@@ -203,6 +204,11 @@ ACCURACY = Parameter("the accuracy is a positive whole constant", _read_accuracy
 
 def _needs(*makers: Callable[[pa.DataType], Accumulator]) -> Accumulators:
     return lambda kind, parameters: tuple(maker(kind) for maker in makers)
+
+
+def _extreme(kind: pa.DataType, function: str) -> Accumulator:
+    is_nested = pa.types.is_nested(kind)
+    return ExtremeValue(kind, function) if is_nested else Extreme(kind, function)
 
 
 def _sum_for_average(kind: pa.DataType) -> Accumulator:
@@ -288,7 +294,7 @@ BUILT_IN = (
     AggregateFunction(
         name="min",
         result_type=_extreme_type,
-        accumulators=_needs(lambda kind: Extreme(kind, "min")),
+        accumulators=_needs(lambda kind: _extreme(kind, "min")),
         lower=_first,
         with_preference=True,
         is_extreme=True,
@@ -298,7 +304,7 @@ BUILT_IN = (
     AggregateFunction(
         name="max",
         result_type=_extreme_type,
-        accumulators=_needs(lambda kind: Extreme(kind, "max")),
+        accumulators=_needs(lambda kind: _extreme(kind, "max")),
         lower=_first,
         with_preference=True,
         is_extreme=True,
@@ -333,6 +339,8 @@ BUILT_IN = (
     _truth_function("bool_and", "min", aliases=("every",)),
     _truth_function("bool_or", "max", aliases=("some", "any")),
     *MULTISET_FUNCTIONS,
+    *MOMENT_FUNCTIONS,
+    *ROW_FUNCTIONS,
 )
 
 # Each value once: `count(DISTINCT x)`, and so on.
@@ -343,7 +351,14 @@ DISTINCT_FORMS = tuple(
     or function.name.startswith(("var_", "stddev_"))
 )
 
-SPELLINGS = (Spelling("count_if", "count_rows", 1, condition=0),)
+SPELLINGS = (
+    Spelling("count_if", "count_rows", 1, condition=0),
+    Spelling("regr_count", "count", 2, arguments=(0, 1)),
+    Spelling(
+        "regr_avgx", "avg", 2, arguments=(1, 0)
+    ),  # the first argument is averaged, no argument may be null
+    Spelling("regr_avgy", "avg", 2, arguments=(0, 1)),
+)
 
 for _function in (*BUILT_IN, *DISTINCT_FORMS):
     register_aggregate(_function)

@@ -148,6 +148,52 @@ def most_frequent(values: Sequence[Any], is_descending: bool) -> Any:
     return next(value for value in ordered if counts[sameness(value)] == max(counts.values()))
 
 
+def standardized(values: Sequence[Any], power: int) -> float | None:
+    """The mean of a power of the distances from the mean, in units of the deviation; a constant has none."""
+    numbers = [float(value) for value in values]
+    middle = float_total(numbers) / len(numbers)
+    spread = float_total([(number - middle) ** 2 for number in numbers]) / len(numbers)
+    if spread == 0:
+        return None
+    return (
+        float_total([(number - middle) ** power for number in numbers]) / len(numbers) / spread ** (power / 2)
+    )
+
+
+def regression(pairs: Sequence[Mapping[str, Any]], of: Callable[..., float | None]) -> float | None:
+    """A function of the count, the means, the spreads and the products of (y, x) pairs without nulls."""
+    both = [(float(pair["y"]), float(pair["x"])) for pair in pairs if None not in (pair["y"], pair["x"])]
+    if not both:
+        return None
+    y, x = (float_total(side) / len(both) for side in zip(*both, strict=True))
+    spreads = [
+        float_total(parts)
+        for parts in (
+            [(a - y) ** 2 for a, _ in both],
+            [(b - x) ** 2 for _, b in both],
+            [(a - y) * (b - x) for a, b in both],
+        )
+    ]
+    return of(len(both), y, x, *spreads)
+
+
+def correlation(n: int, y: float, x: float, yy: float, xx: float, xy: float) -> float | None:
+    """How far the points lie on one line: -1 to 1."""
+    return None if n == 1 or yy == 0 or xx == 0 else xy / (math.sqrt(yy) * math.sqrt(xx))
+
+
+def determination(n: int, y: float, x: float, yy: float, xx: float, xy: float) -> float | None:
+    """The square of the correlation; points at one height lie on the line."""
+    return None if xx == 0 else 1.0 if yy == 0 else (xy / (math.sqrt(yy) * math.sqrt(xx))) ** 2
+
+
+def value_of_row(rows: Sequence[Mapping[str, Any]], key: str, is_last: bool) -> Any:
+    """The value of the first or the last row by a key, then by the value itself; rows without a key don't count."""
+    keyed = [row for row in rows if row[key] is not None]
+    by = cmp_to_key(lambda a, b: order_nulls(a[key], b[key]) or order_nulls(a["x"], b["x"]))
+    return (max if is_last else min)(keyed, key=by)["x"] if keyed else None
+
+
 def deviation(values: Sequence[Any], sample: bool) -> float | None:
     """The square root of the variance."""
     spread = variance(values, sample)
@@ -167,6 +213,27 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "percentile": lambda values, call: interpolated(values, *call.parameters),
     "percentile_disc": lambda values, call: discrete(values, *call.parameters),
     "mode": lambda values, call: most_frequent(values, call.parameters[1]),
+    "first": lambda values, call: value_of_row(values, "t", is_last=False),
+    "last": lambda values, call: value_of_row(values, "t", is_last=True),
+    "min_by": lambda values, call: value_of_row(values, "o", is_last=False),
+    "max_by": lambda values, call: value_of_row(values, "o", is_last=True),
+    "skewness": lambda values, call: standardized(values, 3),
+    "kurtosis": lambda values, call: None if (found := standardized(values, 4)) is None else found - 3.0,
+    "covar_pop": lambda values, call: regression(values, lambda n, y, x, yy, xx, xy: xy / n),
+    "covar_samp": lambda values, call: regression(
+        values, lambda n, y, x, yy, xx, xy: None if n == 1 else xy / (n - 1)
+    ),
+    "corr": lambda values, call: regression(values, correlation),
+    "regr_slope": lambda values, call: regression(
+        values, lambda n, y, x, yy, xx, xy: None if xx == 0 else xy / xx
+    ),
+    "regr_intercept": lambda values, call: regression(
+        values, lambda n, y, x, yy, xx, xy: None if xx == 0 else y - xy / xx * x
+    ),
+    "regr_r2": lambda values, call: regression(values, determination),
+    "regr_sxx": lambda values, call: regression(values, lambda n, y, x, yy, xx, xy: xx),
+    "regr_syy": lambda values, call: regression(values, lambda n, y, x, yy, xx, xy: yy),
+    "regr_sxy": lambda values, call: regression(values, lambda n, y, x, yy, xx, xy: xy),
     "var_pop": lambda values, call: variance(values, sample=False),
     "var_samp": lambda values, call: variance(values, sample=True),
     "stddev_pop": lambda values, call: deviation(values, sample=False),

@@ -14,11 +14,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Spark's aggregates that Transom does not have, so that the error can name them.
 UNSUPPORTED_AGGREGATES = _words(
-    """any_value array_agg bit_and bit_or bit_xor bitmap_construct_agg collect_list
-    collect_set corr count_min_sketch covar_pop covar_samp first first_value
-    histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg max_by min_by
-    regr_avgx regr_avgy regr_count regr_intercept regr_r2
-    regr_slope regr_sxx regr_sxy regr_syy skewness string_agg try_avg try_sum"""
+    """array_agg bit_and bit_or bit_xor bitmap_construct_agg collect_list collect_set count_min_sketch
+    histogram_numeric hll_sketch_agg hll_union_agg listagg string_agg try_avg try_sum"""
 )
 
 SCALAR_FUNCTIONS = {

@@ -70,6 +70,11 @@ def read_call(parsed: Parsed, node: exp.Expr, time: exp.Expr | None = None) -> D
     function = called_function(written.name)
     if function is None:
         parsed.fail("FILTER belongs to an aggregate", written.node)
+    if function.by_time and len(written.args) == 2:  # first(x, true)
+        flag = constant_of(written.args[1])
+        if flag is None or not isinstance(flag.value, bool):
+            parsed.fail(f"the second argument of {written.name} is true or false", written.args[1])
+        written = replace(written, args=written.args[:1], ignores_nulls=flag.value)
     if written.ignores_nulls and not function.by_time:
         parsed.fail(f"{written.name} does not take IGNORE NULLS", written.node)
     if written.is_distinct:
@@ -110,7 +115,7 @@ def _spelled(parsed: Parsed, written: _Written, spelling: Spelling) -> Draft:
     """The call that another name stands for."""
     if written.is_distinct or written.ignores_nulls or written.order:
         parsed.fail(f"{written.name} takes nothing but its arguments and FILTER", written.node)
-    if len(written.args) != spelling.count:
+    if len(written.args) != spelling.count or any(isinstance(arg, exp.Star) for arg in written.args):
         _fail_count(parsed, written, spelling.count, spelling.count)
     where = written.where
     if spelling.condition is not None:
