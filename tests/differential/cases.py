@@ -160,7 +160,13 @@ def query_of(
     groups = [call, *keys] if call else keys
     if groups:
         text += f" GROUP BY {', '.join(groups)}"
-    return f"{text} HAVING {having}" if having else text
+    text = f"{text} HAVING {having}" if having else text
+    if rng.randint(0, 4) > 0:
+        return text
+    terms = some(rng, [*keys, *(f"x{i}" for i in range(len(aggregates))), "count(*)"], 2, 1)
+    ends = ("", " DESC", " ASC NULLS LAST", " DESC NULLS FIRST")
+    order = ", ".join(f"{term}{rng.choice(ends)}" for term in terms)
+    return f"{text} ORDER BY {order} LIMIT {rng.randint(1, 3)}"
 
 
 def punctuation(rng: Random, rows: list[dict[str, Any]]) -> Punctuation:

@@ -24,9 +24,10 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
 from transom.results.batch_input import BatchInput, clocks_of
 from transom.results.emit import BatchOutput, EmitBackend, EmitContext, emit
-from transom.results.result_rows import LoweredWindows, Moment, Stored, finish
+from transom.results.result_rows import LoweredWindows, Moment, Results, Stored, finish, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
+from transom.results.top_rows import top_of_parts
 from transom.sql.catalog import Scalars
 from transom.state.state import State
 from transom.windows.stream_rules import StreamRules
@@ -107,7 +108,18 @@ class InProcess(EmitBackend):
         return {name: InMemory(table) for name, table in finish(found, moment, self.scalars).items()}, steps
 
     def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
-        return {name: one.read() for name, one in self.read_shards(works, moment)[0].items()}
+        queries = {reader.query.name: reader.query.query for work in works for reader in work.readers}
+        parts: dict[str, list[pa.Table]] = {}
+        for work in works:
+            assert self.shelf is not None
+            for partition in range(self.shelf.partitions):
+                for one, _ in close_shards(fetched(self.shelf.store, work.refs, partition), work):
+                    texts = {text: text for text in one.texts}
+                    computed = self.scalars.project(one.table, texts) if texts else one.table
+                    columns = {text: computed[text] for text in texts}
+                    for name, table in Results([result_batch(one, columns, moment)]).items():
+                        parts.setdefault(name, []).append(table)
+        return {name: top_of_parts(queries[name], pa.concat_tables(own)) for name, own in parts.items()}
 
     def aggregate(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
         return folded(rows, batch.queries, batch.rules, state, self.planner, self.scalars, batch.store_sets)

@@ -178,8 +178,14 @@ def test_user_defined_functions_are_listed() -> None:
         ("abs(price) FILTER (WHERE live)", "GROUP BY price", "FILTER belongs to an aggregate", "abs(price)"),
         ("sum(price) OVER (PARTITION BY site)", "", "window functions (OVER) are not supported", "OVER"),
         ("(SELECT 1)", "", "subqueries are not supported", "SELECT"),
-        ("count(*)", "ORDER BY 1", "ORDER BY is not supported", "ORDER BY"),
-        ("count(*)", "LIMIT 1", "LIMIT is not supported", "LIMIT"),
+        ("count(*)", "ORDER BY 1", "ORDER BY needs LIMIT", None),
+        ("count(*)", "LIMIT 1", "LIMIT needs ORDER BY", "1"),
+        ("count(*)", "ORDER BY 1 LIMIT 0", "LIMIT takes a positive whole number", "0"),
+        ("count(*)", "ORDER BY 1 LIMIT site", "LIMIT takes a positive whole number", "site"),
+        ("count(*)", "ORDER BY 2 LIMIT 1", "ORDER BY position 2 is not in the SELECT list", "2"),
+        ("count(*)", "ORDER BY price LIMIT 1", "price is neither in GROUP BY", "price"),
+        ("count(*)", "ORDER BY totl LIMIT 1", "unknown column totl", "totl"),
+        ("count(*)", "ORDER BY 1 LIMIT 1 OFFSET 2", "OFFSET is not supported", "OFFSET"),
         ("count(*)", "UNION ALL SELECT 1", "UNION is not supported", "UNION"),
         ("*", "", "SELECT * is not supported", "*"),
         ("T.*", "", "SELECT * is not supported", None),
@@ -288,3 +294,31 @@ def test_a_key_is_found_in_a_chain_of_operators(key: str, item: str, sql: str | 
             over_trades(f"{item} AS x, count(*)", f"GROUP BY {key}")
     else:
         assert over_trades(f"{item} AS x, count(*)", f"GROUP BY {key}").items[-2].sql == sql
+
+
+@pytest.mark.parametrize(
+    ("clause", "limit", "order"),
+    [
+        pytest.param("ORDER BY n LIMIT 3", 3, [("`a0`", False, True)], id="an alias, nulls first"),
+        pytest.param("ORDER BY 2 DESC LIMIT 1", 1, [("`a0`", True, False)], id="a position, nulls last"),
+        pytest.param(
+            "ORDER BY max(price) DESC NULLS FIRST, site NULLS LAST LIMIT 10",
+            10,
+            [("`a1`", True, True), ("`k0`", False, False)],
+            id="an aggregate that is not selected, and a group",
+        ),
+        pytest.param("ORDER BY n / 2 LIMIT 3", 3, [("`a0` / 2", False, True)], id="an expression"),
+    ],
+)
+def test_order_by_and_limit_are_the_first_rows_of_each_window(
+    clause: str, limit: int, order: list[tuple[str, bool, bool]]
+) -> None:
+    text = f"SELECT site, count(*) AS n FROM Trades [RANGE 5 min SLIDE 1 min] GROUP BY site {clause}"
+    query = bound(text)
+    assert query.top is not None
+    assert query.top.limit == limit
+    found = [
+        (key.sql.replace("(", "").replace(")", ""), key.is_descending, key.nulls_first)
+        for key in query.top.order
+    ]
+    assert found == order

@@ -28,9 +28,13 @@ def _mean(counts: Doubles, means: Doubles, codes: Codes, groups: int) -> Doubles
     """
     origin, is_filled = np.zeros(groups), (counts > 0) & np.isfinite(means)
     origin[codes[is_filled]] = means[is_filled]
-    total = np.maximum(np.bincount(codes, counts, groups), 1)
-    distances: Doubles = np.bincount(codes, counts * (means - origin[codes]), groups)
-    return origin + distances / total
+    total = np.maximum(_sums(codes, counts, groups), 1)
+    return origin + _sums(codes, counts * (means - origin[codes]), groups) / total
+
+
+def _sums(codes: Codes, numbers: Doubles, groups: int) -> Doubles:
+    # Without rows, bincount returns integers.
+    return np.bincount(codes, numbers, groups).astype(np.float64, copy=False)
 
 
 def _columns(states: States) -> list[Doubles]:
@@ -38,8 +42,7 @@ def _columns(states: States) -> list[Doubles]:
 
 
 def _state(counts: Doubles, *others: Doubles) -> States:
-    # Without rows, bincount returns integers.
-    return [pa.array(counts.astype(np.int64)), *(pa.array(each.astype(np.float64)) for each in others)]
+    return [pa.array(counts.astype(np.int64)), *map(pa.array, others)]
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class CentralMoments:
             d = means - mean[codes]
             third = m3 + 3 * d * m2 + n * d**3
             fourth = m4 + 4 * d * m3 + 6 * d**2 * m2 + n * d**4
-            sums = [np.bincount(codes, each, groups) for each in (n, m2 + n * d**2, third, fourth)]
+            sums = [_sums(codes, each, groups) for each in (n, m2 + n * d**2, third, fourth)]
         return _state(sums[0], mean, *sums[1:])
 
 
@@ -123,7 +126,7 @@ class Comoments:
             mean_y, mean_x = (_mean(n, means, codes, groups) for means in (y, x))
             dy, dx = y - mean_y[codes], x - mean_x[codes]
             spreads = (yy + n * dy**2, xx + n * dx**2, xy + n * dy * dx)
-            sums = [np.bincount(codes, each, groups) for each in (n, *spreads)]
+            sums = [_sums(codes, each, groups) for each in (n, *spreads)]
         return _state(sums[0], mean_y, mean_x, *sums[1:])
 
 

@@ -16,6 +16,7 @@ from transom.aggregates.accumulators import AccumulatorTraits, Codes, States
 from transom.aggregates.table import AggregateFunction, Parameters
 from transom.columns.sort_order import sort_codes
 from transom.columns.type_ids import type_id
+from transom.columns.types import has_sort_order
 
 
 def row_choices(order: Sequence[pa.Array], codes: Codes, groups: int, is_last: bool) -> pa.Array:
@@ -106,15 +107,6 @@ class ExtremeValue:
 # --- the functions ---------------------------------------------------------------------------------
 
 
-def has_order(kind: pa.DataType) -> bool:
-    """Whether values of a type can be compared: not maps and intervals, nor what contains them."""
-    if pa.types.is_struct(kind):
-        return all(has_order(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return has_order(kind.value_type)
-    return not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_duration(kind))
-
-
 def _fields(kind: pa.DataType | None, names: Sequence[str]) -> list[pa.DataType] | None:
     if kind is None or not pa.types.is_struct(kind) or [field.name for field in kind] != list(names):
         return None
@@ -126,7 +118,7 @@ def _by_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | 
     if fields is None:
         return "needs a value and what to order it by"
     for each in fields:
-        if not has_order(each):
+        if not has_sort_order(each):
             return f"can't compare values of type {each}"
     return fields[0]
 
@@ -135,7 +127,7 @@ def _time_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType 
     fields = _fields(kind, ("t", "x"))
     if fields is None:
         return "needs a value of a row with a time"
-    return fields[1] if has_order(fields[1]) else f"can't compare values of type {fields[1]}"
+    return fields[1] if has_sort_order(fields[1]) else f"can't compare values of type {fields[1]}"
 
 
 def _value(states: Sequence[States], type: pa.DataType, parameters: Parameters) -> pa.Array:

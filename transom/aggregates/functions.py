@@ -24,7 +24,7 @@ from transom.aggregates.accumulators import (
     Sum,
 )
 from transom.aggregates.central_moments import MOMENT_FUNCTIONS
-from transom.aggregates.extreme_rows import ROW_FUNCTIONS, ExtremeValue, has_order
+from transom.aggregates.extreme_rows import ROW_FUNCTIONS, ExtremeValue
 from transom.aggregates.multisets import FRACTIONS, MULTISET_FUNCTIONS, distinct_form
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import (
@@ -40,7 +40,7 @@ from transom.aggregates.table import (
     register_aggregate,
     register_spelling,
 )
-from transom.columns.types import is_number
+from transom.columns.types import has_sort_order, is_number
 
 DEFAULT_RELATIVE_ERROR = 0.05
 DEFAULT_ACCURACY = 10_000
@@ -168,7 +168,7 @@ def _average_type(kind: pa.DataType) -> pa.DataType:
 def _extreme_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
     if kind is None or pa.types.is_map(kind):
         return "can't compare maps"
-    return kind if has_order(kind) else f"can't compare values of type {kind}"
+    return kind if has_sort_order(kind) else f"can't compare values of type {kind}"
 
 
 def _distinct_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:

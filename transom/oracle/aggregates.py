@@ -190,8 +190,12 @@ def determination(n: int, y: float, x: float, yy: float, xx: float, xy: float) -
 def value_of_row(rows: Sequence[Mapping[str, Any]], key: str, is_last: bool) -> Any:
     """The value of the first or the last row by a key, then by the value itself; rows without a key don't count."""
     keyed = [row for row in rows if row[key] is not None]
-    by = cmp_to_key(lambda a, b: order_nulls(a[key], b[key]) or order_nulls(a["x"], b["x"]))
-    return (max if is_last else min)(keyed, key=by)["x"] if keyed else None
+
+    def compared(left: Mapping[str, Any], right: Mapping[str, Any]) -> int:
+        return order_nulls(left[key], right[key]) or order_nulls(left["x"], right["x"])
+
+    ordered = sorted(keyed, key=cmp_to_key(compared))
+    return ordered[-1 if is_last else 0]["x"] if ordered else None
 
 
 def deviation(values: Sequence[Any], sample: bool) -> float | None:

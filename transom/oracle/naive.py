@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cmp_to_key
 from typing import Any, Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from transom.oracle.joins import Joined, without_joins
 from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
 from transom.oracle.window_close import WindowBounds, is_closed, is_prodded, windows_of
 from transom.sql.catalog import Scalars
-from transom.sql.interpreter.values import grouped, microseconds, sameness, table_of, table_rows
+from transom.sql.interpreter.values import grouped, microseconds, order_nulls, sameness, table_of, table_rows
 from transom.sql.query import Query
 
 
@@ -106,6 +107,30 @@ class OracleStream:
         if slack is None or not values:
             return punctuations
         return [*punctuations, Punctuation(clock, until=max(values) - slack)]
+
+
+def first_of_windows(query: Query, pairs: list[tuple[Cell, OracleRow]]) -> list[tuple[Cell, OracleRow]]:
+    """Of each window the first rows by ORDER BY, then by group; all rows without LIMIT."""
+    top = query.top
+    if top is None:
+        return pairs
+
+    def compared(left: tuple[Cell, OracleRow], right: tuple[Cell, OracleRow]) -> int:
+        for i, key in enumerate(top.order):
+            a, b = left[1][f"order {i}"], right[1][f"order {i}"]
+            if (a is None) != (b is None):
+                return -1 if (a is None) is key.nulls_first else 1
+            found = order_nulls(a, b)
+            if found:
+                return -found if key.is_descending else found
+        groups = zip(left[0].group, right[0].group, strict=True)
+        return next((found for a, b in groups if (found := order_nulls(a, b))), 0)
+
+    kept = []
+    for window in {cell.window for cell, _ in pairs}:
+        mine = sorted((pair for pair in pairs if pair[0].window == window), key=cmp_to_key(compared))
+        kept += mine[: top.limit]
+    return [pair for pair in pairs if any(pair is one for one in kept)]
 
 
 def clock_value(clock: Clock, row: OracleRow, number: int) -> int | None:
@@ -329,11 +354,14 @@ class Oracle:
             inputs.append(dict(zip(types, (*cell.group, *aggregates, *cell.window), strict=True)))
         expressions = {f"item {i}": item.sql for i, item in enumerate(query.items)}
         expressions["having"] = query.having or "true"
+        if query.top is not None:
+            expressions |= {f"order {i}": key.sql for i, key in enumerate(query.top.order)}
         outputs = table_rows(self.scalars.project(table_of(inputs, types), expressions))
+        pairs = zip(cells, outputs, strict=True)
+        kept = first_of_windows(query, [pair for pair in pairs if pair[1]["having"] is True])
         return [
             (cell, {item.name: output[f"item {i}"] for i, item in enumerate(query.items)})
-            for cell, output in zip(cells, outputs, strict=True)
-            if output["having"] is True
+            for cell, output in kept
         ]
 
     def result(self, live: LiveQuery, cell: Cell, items: OracleRow, batch_id: int) -> OracleRow:

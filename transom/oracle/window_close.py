@@ -57,7 +57,7 @@ def is_closed(
         earlier = row_values.get(column, values)
         row_values[column] = [v for v in values if sameness(v) in map(sameness, earlier)]
     for key, value in zip(query.keys, group, strict=True):
-        if key.scalar.column is not None:
+        if key.scalar.column is not None and query.top is None:  # LIMIT needs all groups of a window
             row_values[key.scalar.column] = [value]
     applying = [each for each in closings if all(column in row_values for column, _ in each.where)]
     columns = sorted({column for each in applying for column, _ in each.where})

@@ -115,6 +115,11 @@ class CompiledQuery:
         return tuple(slot.id for slot in self.slots)
 
     @cached_property
+    def closing_columns(self) -> Mapping[str, int]:
+        """The group columns by which windows close group by group: none if LIMIT needs all groups of a window."""
+        return self.key_columns if self.query.top is None else {}
+
+    @cached_property
     def has_moments(self) -> bool:
         """Whether it keeps moments, from which other queries can read sums and counts."""
         return any(slot.accumulator == Moments() for slot in self.slots)
@@ -149,7 +154,8 @@ class CompiledQuery:
         calls = tuple((call.function, call.type, call.parameters) for call in bound.calls)
         keys = tuple(key.scalar.type for key in bound.keys)
         compared = None if bound.kept is None else frozenset(one.sql for one in scalars_of(bound.kept))
-        parts = calls, self.reads, bound.items, compared, keys, bound.clock_type, bound.emit is None
+        order = None if bound.top is None else bound.top.order
+        parts = calls, self.reads, bound.items, compared, order, keys, bound.clock_type, bound.emit is None
         return _shapes.setdefault(parts, Shape())
 
 

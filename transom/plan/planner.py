@@ -307,9 +307,9 @@ def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
 
 def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Interest, ...]:
     """The interested queries, once for each selection of rows; equal conditions are one object."""
-    alike: dict[str, list[CompiledQuery]] = {}
+    alike: dict[tuple[str, bool], list[CompiledQuery]] = {}
     for query in queries:
-        alike.setdefault(query.selection, []).append(query)
+        alike.setdefault((query.selection, query.query.top is None), []).append(query)
     conjuncts: dict[str, Predicate] = {}
     interests = []
     for members in alike.values():
@@ -323,7 +323,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 first.query.clock,
                 tuple(map(conjuncts.setdefault, first.conjunct_texts, first.conjuncts)),
                 tuple(key.scalar for key in first.query.keys),
-                first.key_columns or NO_COLUMNS,
+                first.closing_columns or NO_COLUMNS,
                 first.pinned or NO_COLUMNS,
                 tuple(windows),
                 tuple(map(tuple, windows.values())),
@@ -344,6 +344,6 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
         np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
         np.array([group_of[query.name] for query in queries], np.int64),
         tuple(query.query.clock for query in queries),
-        tuple(query.key_columns or NO_COLUMNS for query in queries),
+        tuple(query.closing_columns or NO_COLUMNS for query in queries),
         tuple(query.pinned or NO_COLUMNS for query in queries),
     )

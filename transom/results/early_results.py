@@ -135,7 +135,7 @@ class _Sweep(Reading):
         query = request.query
         own = self.queries[query.name]
         closed = self._closed(query)
-        view, forced = closed.view(query.key_columns, query.pinned), own.forced_wids()
+        view, forced = closed.view(query.closing_columns, query.pinned), own.forced_wids()
         for first, after in request.wids:
             # Earlier windows are hidden, so that the wanted ones are a run of windows, as when they close.
             yield self._upto(view, forced, first), self._upto(view, forced, after)
@@ -177,7 +177,7 @@ class _Sweep(Reading):
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
         closed = self._closed(query)
         ranges = [(_time(prod), None, prod.where) for prod in prods]
-        return Boundary(closed.close_all(ranges).view(query.key_columns, query.pinned), forced)
+        return Boundary(closed.close_all(ranges).view(query.closing_columns, query.pinned), forced)
 
     def _on_driver(
         self,

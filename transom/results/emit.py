@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from transom.elements import Kind, Prod
@@ -31,8 +32,8 @@ from transom.results.cascade import cascade_order, derived_batch, derived_rules,
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
-from transom.results.result_rows import Moment, Results, Stored, finish
-from transom.results.shard_work import ShardWork
+from transom.results.result_rows import Moment, ResultBatch, Results, Stored, finish
+from transom.results.shard_work import ShardWork, split_by_limit
 from transom.sql.catalog import Scalars
 from transom.state.state import State
 from transom.windows.intervals import LOWEST
@@ -121,12 +122,17 @@ class _Emit:
         snapshot = with_early_results(state, requests, cascade, self.living, partial, self.backend, moment)
         reported = read_open_windows(snapshot, due.reported, self.living, partial)
         observed = read_open_windows(snapshot, due.observed, self.living, partial)
-        stored, _ = self.backend.read_shards(reported.shard_work, moment)
+        plain, limited = split_by_limit(reported.shard_work)
+        stored, _ = self.backend.read_shards(plain, moment)
         self._keep(stored)
+        early = [
+            reported.finished(self.backend.scalars, moment),
+            limited_results(self.backend, limited, moment),
+        ]
         final = Results([part for results in self.final for part in results.batches])
         feedback = BatchFeedback(
             final,
-            reported.finished(self.backend.scalars, moment),
+            Results([part for results in early for part in results.batches]),
             observed.finished(self.backend.scalars, moment),
             due.now,
             self._closed_below(due.now, state),
@@ -143,10 +149,12 @@ class _Emit:
     ) -> State:
         done = apply_batch(state, batches, shelf, self.context.planner, batches_on)
         moment = Moment(done.state.batch_id, Kind.FINAL, self.context.made)
-        stored, steps = self.backend.read_shards(done.shard_work, moment)
+        plain, limited = split_by_limit(done.shard_work)
+        stored, steps = self.backend.read_shards(plain, moment)
         self._keep(stored)
         self.finals += done.finals + steps
         self.final.append(finish(done.closed, moment, self.backend.scalars))
+        self.final.append(limited_results(self.backend, limited, moment))
         return done.state
 
     def _keep(self, stored: Mapping[str, Stored]) -> None:
@@ -180,6 +188,14 @@ class _Emit:
             if first is not None and first[0] <= LOWEST:
                 closed_below[name] = first[1]
         return closed_below
+
+
+def limited_results(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> Results:
+    """The results of queries with LIMIT over groups on the executors, put together on the driver."""
+    tables = backend.fetch_shards(works, moment).items() if works else ()
+    return Results(
+        [ResultBatch([name], np.array([0, len(table)]), table) for name, table in tables if len(table)]
+    )
 
 
 def with_early_results(

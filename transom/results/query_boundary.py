@@ -26,7 +26,7 @@ Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of t
 def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
     """The boundary of a query: which windows are closed for its groups."""
     closed = stream.clock(query.query.clock).closed
-    return Boundary(closed.view(query.key_columns, query.pinned), query_state.forced_wids())
+    return Boundary(closed.view(query.closing_columns, query.pinned), query_state.forced_wids())
 
 
 def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:

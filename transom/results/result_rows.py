@@ -17,9 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from transom.columns.readable_values import readable_column
+from transom.columns.table_columns import groups_in
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
 from transom.plan.compiled_query import CompiledQuery
+from transom.results.top_rows import order_columns, top_rows
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
 from transom.windows import ids as windows
@@ -260,6 +262,7 @@ class Results(Mapping[str, pa.Table]):
 def computed_texts(bound: Query) -> tuple[str, ...]:
     """The expressions of a query's SELECT list and HAVING that a backend must evaluate."""
     wanted = [*(item.sql for item in bound.items), *(scalar.sql for scalar in scalars_of(bound.kept))]
+    wanted += [] if bound.top is None else [key.sql for key in bound.top.order]
     return tuple(dict.fromkeys(text for text in wanted if not _REFERENCE.fullmatch(text)))
 
 
@@ -390,21 +393,50 @@ def _kept(lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray]) -> NDAr
     return keep
 
 
+def _value(text: str, table: pa.Table, computed: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The values of an expression over lowered windows."""
+    reference = _REFERENCE.fullmatch(text)
+    return table[reference.group(1)] if reference else computed[text]
+
+
+def _among_first(
+    lowered: LoweredWindows, order: Sequence[pa.ChunkedArray], keep: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which of the rows to keep are among the first of their window."""
+    at = np.flatnonzero(keep)
+    tops = [query.query.top for query in lowered.queries]
+    limits = np.array([0 if top is None else top.limit for top in tops])
+    starts, ends = lowered.extents()
+    rows, which = pa.array(at), lowered.which[at]
+    groups = [lowered.table[name].take(rows) for name in groups_in(lowered.table.column_names)]
+    keys = () if tops[0] is None else tops[0].order
+    windows_of = [which, starts[at], ends[at]]
+    chosen = top_rows(keys, [column.take(rows) for column in order], groups, windows_of, limits[which])
+    among = np.zeros(len(keep), bool)
+    among[at[chosen]] = True
+    return among
+
+
 def result_batch(
     lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray], moment: Moment
 ) -> ResultBatch:
-    """The results of queries of one shape, given the evaluated columns."""
-    return _result_batch(lowered, computed, SystemColumns.of([lowered], moment))
+    """The results of queries of one shape over a part of the groups, given the evaluated columns.
+
+    Of a query with LIMIT they have the values of ORDER BY as further columns, to be put together with other parts.
+    """
+    return _result_batch(lowered, computed, SystemColumns.of([lowered], moment), is_part=True)
 
 
 def _result_batch(
-    lowered: LoweredWindows, computed: dict[str, pa.ChunkedArray], system: SystemColumns
+    lowered: LoweredWindows,
+    computed: dict[str, pa.ChunkedArray],
+    system: SystemColumns,
+    is_part: bool = False,
 ) -> ResultBatch:
     bound, table = lowered.queries[0].query, lowered.table
     columns = [table["window_start"], table["window_end"]]
     for item in bound.items:
-        reference = _REFERENCE.fullmatch(item.sql)
-        column = table[reference.group(1)] if reference else computed[item.sql]
+        column = _value(item.sql, table, computed)
         columns.append(readable_column(column if column.type == item.type else column.cast(item.type)))
     rows = table.num_rows
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
@@ -414,6 +446,12 @@ def _result_batch(
     keep, which = system.is_wanted, lowered.which
     if bound.kept is not None:
         keep = keep & _kept(lowered, computed)
+    if bound.top is not None:
+        order = [_value(key.sql, table, computed) for key in bound.top.order]
+        keep = _among_first(lowered, order, keep)
+        if is_part:
+            for (name, kind), column in zip(order_columns(bound), order, strict=True):
+                result = result.append_column(name, column.cast(kind))
     if not keep.all():
         result, which = result.filter(pa.array(keep)), which[keep]
     counts = np.bincount(which, minlength=len(lowered.queries))

@@ -48,6 +48,18 @@ class ShardWork:
         )
 
 
+def split_by_limit(works: Sequence[ShardWork]) -> tuple[list[ShardWork], list[ShardWork]]:
+    """The work for queries without LIMIT, and for those with it: these need the groups of all partitions."""
+    parts: tuple[list[ShardWork], list[ShardWork]] = [], []
+    for work in works:
+        for part, has_limit in zip(parts, (False, True), strict=True):
+            chosen = [
+                i for i, one in enumerate(work.readers) if (one.query.query.top is not None) is has_limit
+            ]
+            part += [work.of(chosen)] if chosen else []
+    return parts
+
+
 @dataclass(frozen=True)
 class ShardNeeds:
     """Which readers have windows to close, from which shards, and which shards are kept.

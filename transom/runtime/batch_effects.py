@@ -13,6 +13,7 @@ from transom.results.batch_input import BatchInput
 from transom.results.emit import EmitBackend
 from transom.results.result_rows import Moment, Stored
 from transom.results.shard_work import ShardWork
+from transom.results.top_rows import top_of_parts
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import Ingest
 from transom.runtime.registry import Registry
@@ -43,7 +44,10 @@ class BatchEffects(EmitBackend):
         directory = f"glances/{uuid.uuid4().hex}"
         try:
             closed = self.executors.close(works, moment, self._identity, directory, set())
-            return {name: stored.read() for name, stored in closed.stored.items()}
+            queries = {reader.query.name: reader.query.query for work in works for reader in work.readers}
+            return {
+                name: top_of_parts(queries[name], stored.read()) for name, stored in closed.stored.items()
+            }
         finally:
             self.executors.store.delete(directory)
 

@@ -23,6 +23,7 @@ from transom.plan.slot_sources import readable_slots
 from transom.plan.strategy import Place, Strategy
 from transom.results.result_rows import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
+from transom.results.top_rows import order_columns
 from transom.runtime.executor_tasks import (
     ResultTarget,
     Written,
@@ -145,7 +146,8 @@ class ExecutorState:
                 for name, count in rows.items():
                     counts.setdefault(name, {})[f"{directory}/{file}"] = count
         for name, files in counts.items():
-            schema = result_schema(queries[name].query)
+            bound = queries[name].query
+            schema = pa.schema([*result_schema(bound), *order_columns(bound)])
             total = sum(files.values())
             closed.stored[name] = StoredResults(self.store, tuple(files), total, names[name], schema)
 

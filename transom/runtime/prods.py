@@ -21,9 +21,10 @@ from transom.plan.compiled_query import CompiledQuery, pattern_value, typed_valu
 from transom.plan.passes.admission import release_suspended
 from transom.results.cascade import cascade_order, passed_on
 from transom.results.early_results import WindowRequest, read_open_windows, window_requests
-from transom.results.emit import with_early_results
+from transom.results.emit import limited_results, with_early_results
 from transom.results.prodder import now_of
 from transom.results.result_rows import Moment, Results
+from transom.results.shard_work import split_by_limit
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.delivery import Delivery
 from transom.runtime.journal import Journal
@@ -139,8 +140,10 @@ class ProdAnswers:
         try:
             snapshot = with_early_results(state, asks, cascade, living, partial, effects, moment)
             opened = read_open_windows(snapshot, asks, living, partial)
+            plain, limited = split_by_limit(opened.shard_work)
             early = opened.finished(effects.scalars, moment)
-            stored, _ = effects.read_shards(opened.shard_work, moment)
+            early = Results([*early.batches, *limited_results(effects, limited, moment).batches])
+            stored, _ = effects.read_shards(plain, moment)
         except Exception:
             loop.store.delete(directory)
             raise

@@ -169,6 +169,24 @@ class Item:
 
 
 @dataclass(frozen=True)
+class OrderKey:
+    """An expression of ORDER BY: text over the same columns as the items, its type, and the direction."""
+
+    sql: str
+    type: pa.DataType
+    is_descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Top:
+    """ORDER BY ... LIMIT: the first rows of each window. Rows that are equal in this order are ordered by group."""
+
+    limit: int
+    order: tuple[OrderKey, ...]
+
+
+@dataclass(frozen=True)
 class OverloadPreference:
     """ON OVERLOAD PREFER: which rows to process first when a batch is beyond the budget."""
 
@@ -196,6 +214,7 @@ class Query:
     having: str | None = None  # boolean text over the same columns as the items
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions that it calls
+    top: Top | None = None  # ORDER BY ... LIMIT: the rows of each window that are results
     emit: Emit | None = None  # EMIT EARLY: when early results are emitted
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
 

@@ -10,6 +10,7 @@ from typing import Any, Hashable, Iterator, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from transom.columns.types import has_sort_order
 from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
@@ -26,7 +27,7 @@ from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.item_columns import item_columns
-from transom.sql.query import Call, Item, Key, Predicate, Query, Scalar
+from transom.sql.query import Call, Item, Key, OrderKey, Predicate, Query, Scalar, Top
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
 
@@ -150,7 +151,7 @@ class _Reader(ScalarBinder):
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
         result = _Result(self, results, columns)
-        items, having = yield from results.build_until_typed(lambda: result.build(whole))
+        items, having, order = yield from results.build_until_typed(lambda: result.build(whole))
         self.is_typed = True
         windowing = self.selection.windowing
         query = Query(
@@ -166,6 +167,7 @@ class _Reader(ScalarBinder):
             items=self.table.shared(items),
             having=self.selection.having_text(),
             kept=having,
+            top=None if self.selection.limit is None else Top(self.selection.limit, order),
             functions=self.table.shared(frozenset(self.selection.called())),
             **end,
         )
@@ -242,8 +244,8 @@ class _Result(ScalarBinder):
         window = columns["window_start"]
         self.types[WINDOW_STRUCT] = pa.struct([("start", window), ("end", window)])
 
-    def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None]:
-        """The result's columns, and HAVING as a predicate over them."""
+    def build(self, whole: Cut) -> tuple[tuple[Item, ...], Predicate | None, tuple[OrderKey, ...]]:
+        """The result's columns, HAVING as a predicate over them, and ORDER BY."""
         self.template.fill(whole.constants)
         made = []
         for name, sql, node in self.selection.result_items():
@@ -252,7 +254,17 @@ class _Result(ScalarBinder):
         having = self.selection.having
         with self.selection.inside("HAVING"):
             kept = None if having is None else bind_predicate(having, self)
-        return tuple(made), kept
+        return tuple(made), kept, tuple(self._order())
+
+    def _order(self) -> Iterator[OrderKey]:
+        for term, node, text in self.selection.order_texts():
+            kind = self._type(text, node)
+            if kind is not None and not has_sort_order(kind):
+                self.parsed.fail(f"can't order by values of type {kind}", node)
+            nulls_first = bool(term.args.get("nulls_first"))
+            yield OrderKey(
+                text, pa.null() if kind is None else kind, bool(term.args.get("desc")), nulls_first
+            )
 
     def scalar(self, node: exp.Expr) -> Scalar | None:
         text = self.selection.results.root(node)

@@ -157,7 +157,12 @@ class _Reader:
             length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
             message = f"a query WITH PREFERENCE has no bracket; write WINDOW '{length}' at its end"
             raise SQLError(message, parsed.text, parsed.bracket.start, parsed.bracket.end)
-        for kind, what in (("group", "GROUP BY"), ("having", "HAVING")):
+        for kind, what in (
+            ("group", "GROUP BY"),
+            ("having", "HAVING"),
+            ("order", "ORDER BY"),
+            ("limit", "LIMIT"),
+        ):
             if (node := select.args.get(kind)) is not None:
                 parsed.fail(f"{what} is not supported WITH PREFERENCE", node)
         if select.args.get("from_") is None:

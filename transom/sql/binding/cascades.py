@@ -24,7 +24,7 @@ _PIECE = re.compile(
     r"|(`[^`]*`|[^\W\d]\w*|[\[\](),])",
     re.DOTALL,
 )
-_END_OF_FROM = {"WHERE", "GROUP", "HAVING"}
+_END_OF_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"}
 _OPENINGS = {tuple(opening.split()) for reader in END_CLAUSES for opening in reader.openings}
 _FIRST_WORDS = {opening[0] for opening in _OPENINGS}
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}

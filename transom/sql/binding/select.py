@@ -79,6 +79,8 @@ class SelectBinder:
             self._read_item(item)
         self._in_having = True
         self.having_text()
+        self.limit = self._read_limit()
+        self.order_texts()
         if not self.drafts and not self.keys:
             self.parsed.fail("a window query needs an aggregate or GROUP BY", select.expressions[0])
 
@@ -94,6 +96,30 @@ class SelectBinder:
             return None
         with self.inside("HAVING"):
             return self.results.root(self.having)
+
+    def _read_limit(self) -> int | None:
+        """The number of LIMIT; it comes with ORDER BY."""
+        order, limit = (self.parsed.select.args.get(kind) for kind in ("order", "limit"))
+        if limit is None and order is not None:
+            message = "ORDER BY needs LIMIT: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
+            self.parsed.fail(message, order)
+        if limit is None:
+            return None
+        if order is None:
+            message = "LIMIT needs ORDER BY: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
+            self.parsed.fail(message, limit)
+        number = limit.expression
+        if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) == 0:
+            self.parsed.fail("LIMIT takes a positive whole number", number)
+        return int(number.name)
+
+    def order_texts(self) -> list[tuple[exp.Expr, exp.Expr, str]]:
+        """The terms of ORDER BY, each with its expression and its text over keys and aggregates."""
+        order = self.parsed.select.args.get("order")
+        with self.inside("ORDER BY"):
+            terms = [] if order is None else order.expressions
+            found = [(term, self._selected(bare(term.this), "ORDER BY")) for term in terms]
+            return [(term, node, self.results.root(node)) for term, node in found]
 
     def called(self) -> set[str]:
         """The user-defined functions that the query calls."""
@@ -134,14 +160,20 @@ class SelectBinder:
 
     def _grouped(self, node: exp.Expr) -> exp.Expr:
         """The expression to group by: a position or an alias refers to a SELECT item."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            items = self.parsed.select.expressions
-            if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
-                self.parsed.fail(f"GROUP BY position {node.name} is not in the SELECT list", node)
-            return items[int(node.name) - 1].unalias()
+        node = self._selected(node, "GROUP BY")
         if isinstance(node, exp.Column) and len(node.parts) == 1 and self.scope.find(node) is None:
             return self._aliases.get(node.name.casefold(), node)
         return node
+
+    def _selected(self, node: exp.Expr, clause: str) -> exp.Expr:
+        """The SELECT item at a position, or the expression itself."""
+        if not isinstance(node, exp.Literal) or node.is_string:
+            return node
+        items = self.parsed.select.expressions
+        if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
+            self.parsed.fail(f"{clause} position {node.name} is not in the SELECT list", node)
+        selected: exp.Expr = items[int(node.name) - 1].unalias()
+        return selected
 
     def _same_window(self, call: exp.Expr) -> bool:
         known = self.window_call

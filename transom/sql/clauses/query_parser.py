@@ -21,11 +21,10 @@ from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader,
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
 
 _REFUSED = {
-    TokenType.ORDER_BY: "ORDER BY is not supported: results come window by window",
     TokenType.SORT_BY: "SORT BY is not supported: results come window by window",
     TokenType.CLUSTER_BY: "CLUSTER BY is not supported",
     TokenType.DISTRIBUTE_BY: "DISTRIBUTE BY is not supported",
-    TokenType.LIMIT: "LIMIT is not supported: a standing query has no last row",
+    TokenType.OFFSET: "OFFSET is not supported",
     TokenType.UNION: "UNION is not supported; register two queries",
     TokenType.EXCEPT: "EXCEPT is not supported",
     TokenType.INTERSECT: "INTERSECT is not supported",
@@ -38,7 +37,13 @@ _REFUSED = {
 }
 _REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
-_END_OF_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
+_END_OF_FROM = {
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+}
 
 
 def parse(text: str) -> Parsed:
@@ -129,17 +134,10 @@ class _Tokens:
     def _fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
         raise SQLError(message, self.text, first.start, (last or first).end + 1)
 
-    def _in_group(self, at: int) -> bool:
-        """Whether ORDER BY stands inside an aggregate: WITHIN GROUP (ORDER BY x), or wrongly among arguments."""
-        opened = [token.token_type for token in self.tokens[:at]]
-        return opened.count(TokenType.L_PAREN) > opened.count(TokenType.R_PAREN)
-
     def _check(self, at: int, selects: int) -> None:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind == TokenType.COLON and not self._is_in_type(at):
             self._refuse_colon(at)
-        if kind == TokenType.ORDER_BY and self._in_group(at):
-            return
         if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
