@@ -9,13 +9,14 @@ from transom.estimates.conformal_bounds import KEPT, SHARE, ConformalBounds
 from transom.estimates.marks import AT_END, MARKS, MarkRuns
 
 MARK = AT_END + 10
+ONE = np.array([1])  # window
 
 
 def with_scores(scores: list[float], confidence: float = 0.9) -> ConformalBounds:
     """A window a score, none of them bounded before."""
     bounds = ConformalBounds.empty(1, confidence)
     for score in scores:
-        bounds = bounds.with_pairs(MarkRuns(np.array([MARK])), 1, np.array([[score]]), np.array([[np.nan]]))
+        bounds = bounds.with_pairs(MarkRuns(np.array([MARK])), ONE, np.array([[score]]), np.array([[np.nan]]))
     return bounds
 
 
@@ -64,8 +65,8 @@ def test_misses_widen_and_hits_narrow() -> None:
     none = np.array([[np.nan]])
     wider, narrower = before, before
     for _ in range(3):
-        wider = wider.with_pairs(runs, 1, none, np.array([[1.0]]))
-        narrower = narrower.with_pairs(runs, 1, none, np.array([[0.0]]))
+        wider = wider.with_pairs(runs, ONE, none, np.array([[1.0]]))
+        narrower = narrower.with_pairs(runs, ONE, none, np.array([[0.0]]))
     assert limits(wider)[1] > limits(before)[1] > limits(narrower)[1]
     assert (wider.level[MARK + 1] == before.level[MARK + 1]).all()  # other marks learn nothing of it
 
@@ -74,7 +75,7 @@ def test_the_level_stays_within_limits() -> None:
     bounds = with_scores(list(range(-19, 20)))
     runs = MarkRuns(np.array([MARK]))
     for _ in range(500):
-        bounds = bounds.with_pairs(runs, 1, np.array([[np.nan]]), np.array([[1.0]]))
+        bounds = bounds.with_pairs(runs, ONE, np.array([[np.nan]]), np.array([[1.0]]))
     assert 0 < bounds.level[MARK, 0] < 0.01
     assert np.isfinite(limits(bounds)).all()
 
@@ -84,7 +85,7 @@ def test_many_groups_leave_a_few_scores_that_stand_for_all() -> None:
     runs, none = MarkRuns(np.full(1001, MARK)), np.full((1001, 1), np.nan)
     bounds = ConformalBounds.empty(1, 0.9)
     for _ in range(10):
-        bounds = bounds.with_pairs(runs, 1, scores, none)
+        bounds = bounds.with_pairs(runs, ONE, scores, none)
     assert bounds.place[MARK] == 10 * SHARE
     assert limits(bounds) == pytest.approx((-0.9, 0.9), abs=0.05)
 
@@ -95,6 +96,6 @@ def test_windows_count_not_only_scores() -> None:
     bounds = ConformalBounds.empty(1, 0.9)
     for window in range(10):
         assert np.isnan(limits(bounds)).all(), window
-        bounds = bounds.with_pairs(runs, 1, scores, np.full((50, 1), np.nan))
+        bounds = bounds.with_pairs(runs, ONE, scores, np.full((50, 1), np.nan))
     assert np.isfinite(limits(bounds)).all()
     assert bounds.level.shape == (MARKS, 1)

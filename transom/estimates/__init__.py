@@ -6,8 +6,10 @@ Reading order:
 - `marks`, `fading_average`: comparable moments of windows, and averages over windows.
 - `group_profiles`, `experts`: what is learned of groups, and the projections.
 - `conformal_bounds`: bounds from the history of errors.
-- `pending`, `quality`, `monitor`, `accuracy_loop`: pairs of early and final values, and their scores.
-- `estimator`: all of that for one query, as an immutable value (`Estimator`).
+- `pending_values`, `quality`, `monitor`, `accuracy_loop`: pairs of early and final values, and their scores.
+- `estimator_stack`: all of that for one query or for several, as arrays.
+- `estimator`: the statistics of one query, as an immutable value (`Estimator`).
+- `result_values`, `batch_stacks`: a batch's results as such arrays, and its estimators as stacks.
 - `feedback`: the link to the engine (`BatchFeedback`, `Observation`, `learn_from_batch`,
   `with_observations`, `add_estimates`, `new_estimator`).
 

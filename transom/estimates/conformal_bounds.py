@@ -9,8 +9,8 @@ measured errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,10 @@ MAX_MARK_DISTANCE = 2  # scores are borrowed from marks up to this far away
 
 @dataclass(frozen=True)
 class ConformalBounds:
-    """The last scores by mark and numeric item, and the current level."""
+    """The last scores by mark and numeric item, and the current level, of one query or of several."""
 
-    miss: float  # the part of finals that may be out of bounds
-    scores: NDArray[np.float32]  # marks x items x KEPT; NaN where there is none
+    miss: Floats  # by query, the part of finals that may be out of bounds
+    scores: NDArray[np.float32]  # marks that have some x items x KEPT; NaN where there is none
     place: Ints  # by mark, the position of the next score
     windows: Ints  # by mark, how many windows have scores
     level: Floats  # marks x items
@@ -38,76 +38,141 @@ class ConformalBounds:
     @classmethod
     def empty(cls, items: int, confidence: float) -> ConformalBounds:
         miss = 1 - confidence
-        scores = np.full((MARKS, items, KEPT), np.nan, np.float32)
+        scores = np.empty((0, items, KEPT), np.float32)
         none = np.zeros(MARKS, np.int64)
-        return cls(miss, scores, none, none, np.full((MARKS, items), miss))
+        return cls(np.array([miss]), scores, none, none, np.full((MARKS, items), miss))
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ConformalBounds]) -> ConformalBounds:
+        """The bounds of several queries, each of which is a part."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
+
+    def split(self, queries: int) -> Iterator[ConformalBounds]:
+        """The bounds of each of several queries."""
+        firsts = np.searchsorted(np.flatnonzero(self.place), np.arange(queries + 1) * MARKS).tolist()
+        for i in range(queries):
+            mine = slice(i * MARKS, (i + 1) * MARKS)
+            yield ConformalBounds(
+                self.miss[i : i + 1],
+                self.scores[firsts[i] : firsts[i + 1]],
+                self.place[mine],
+                self.windows[mine],
+                self.level[mine],
+            )
 
     @property
-    def least(self) -> int:
-        """The minimal number of scores for bounds: 1 / (1 - confidence), but from 8 to 200.
+    def least(self) -> Ints:
+        """By query, the minimal number of scores for bounds: 1 / (1 - confidence), but from 8 to 200.
 
         They must be of as many windows, or of 10: the scores of one window at one mark depend on each
         other.
         """
-        return int(min(200, max(8, round(1 / max(self.miss, 1e-9)))))
+        return np.rint(1 / np.maximum(self.miss, 1e-9)).clip(8, 200).astype(np.int64)
 
-    @cached_property
-    def quantiles(self) -> tuple[Floats, Floats]:
+    def quantiles(self, mark: Ints) -> tuple[Floats, Floats]:
         """By mark and item, the lowest and the highest expected score; NaN with too little history."""
-        used = np.flatnonzero(self.place)
-        low = np.full(self.level.shape, np.nan)
+        low = np.full((len(mark), self.level.shape[1]), np.nan)
         high = low.copy()
-        if not len(used):
+        used = np.flatnonzero(self.place)
+        count = (~np.isnan(self.scores)).sum(axis=2)
+        least = self.least[used // MARKS]
+        enough = (count >= least[:, None]) & (self.windows[used] >= np.minimum(least, 10))[:, None]
+        has_bounds = np.zeros(len(self.place))
+        has_bounds[used] = enough.any(axis=1)
+        near = nearest(has_bounds)[mark]
+        bounded = (has_bounds[near] > 0) & (np.abs(near - mark) <= MAX_MARK_DISTANCE)
+        if not bounded.any():
             return low, high
-        held = self.scores[used, :, : int(self.place.max())]
+        wanted, back = np.unique(near[bounded], return_inverse=True)
+        rows = np.searchsorted(used, wanted)
+        lowest, highest = self._quantiles_of(wanted, rows, count[rows])
+        low[bounded] = np.where(enough[rows], lowest, np.nan)[back]
+        high[bounded] = np.where(enough[rows], highest, np.nan)[back]
+        return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+    def _quantiles_of(self, mark: Ints, rows: Ints, count: Ints) -> tuple[Floats, Floats]:
+        """The quantiles of marks that have enough scores; `rows` are their scores, `count` how many there are."""
+        held = self.scores[rows, :, : int(self.place[mark].max())]
         scores = np.sort(held, axis=2).astype(np.float64)  # NaN last
-        count = (~np.isnan(scores)).sum(axis=2)
-        level = self.level[used]
+        level = self.level[mark]
         with np.errstate(invalid="ignore"):
             under = (scores < 0).sum(axis=2) / np.maximum(count, 1)
             over = (scores > 0).sum(axis=2) / np.maximum(count, 1)
         # Ties at zero (a MAX that had arrived): if one side can't be missed, the other side gets its share of misses.
         below = np.maximum(level / 2, level - over) * (count + 1)
         above = np.maximum(level / 2, level - under) * (count + 1)
-        enough = (count >= self.least) & (self.windows[used] >= min(self.least, 10))[:, None]
-        low[used] = np.where(enough, _ranked(scores, below, count) * _stretch(below), np.nan)
-        high[used] = np.where(enough, _ranked(scores, count + 1 - above, count) * _stretch(above), np.nan)
-        nearest_mark = nearest(np.isfinite(high).any(axis=1).astype(np.float64))
-        low, high = low[nearest_mark], high[nearest_mark]
-        low[np.abs(nearest_mark - np.arange(MARKS)) > MAX_MARK_DISTANCE] = np.nan
-        return np.minimum(low, 0.0), np.maximum(high, 0.0)
+        return (
+            _ranked(scores, below, count) * _stretch(below),
+            _ranked(scores, count + 1 - above, count) * _stretch(above),
+        )
 
     def around(self, projected: Floats, unit: Floats, mark: Ints) -> tuple[Floats, Floats]:
         """The lower and upper bounds of projections."""
-        low, high = self.quantiles
+        low, high = self.quantiles(mark)
         with np.errstate(over="ignore", invalid="ignore"):
-            under, over = projected + unit * low[mark], projected + unit * high[mark]
+            under, over = projected + unit * low, projected + unit * high
         known = np.isfinite(under) & np.isfinite(over)
         return np.where(known, under, np.nan), np.where(known, over, np.nan)
 
-    def with_pairs(self, runs: MarkRuns, windows: int, scores: Floats, missed: Floats) -> ConformalBounds:
-        """The bounds with the scores of more windows; `missed` is 1 for a final out of bounds, NaN without bounds."""
+    def with_pairs(self, runs: MarkRuns, windows: Ints, scores: Floats, missed: Floats) -> ConformalBounds:
+        """The bounds with the scores of more windows; `missed` is 1 for a final out of bounds, NaN without bounds.
+
+        `windows` is how many windows the pairs of each run are of.
+        """
+        at = runs.marks
+        run, some = _few(runs, scores.clip(-WIDEST, WIDEST))
+        fresh = np.bincount(run, minlength=len(at))
+        offset = np.arange(len(run)) - (np.cumsum(fresh) - fresh)[run]
+        place, many = self.place.copy(), self.windows.copy()
+        place[at] += fresh
+        many[at] += np.where(fresh > 0, windows, 0)
+        used = np.flatnonzero(place)
+        new_scores = np.full((len(used), *self.scores.shape[1:]), np.nan, np.float32)
+        new_scores[np.searchsorted(used, np.flatnonzero(self.place))] = self.scores
+        position = (self.place[at][run] + offset) % KEPT
+        new_scores[np.searchsorted(used, at[run]), :, position] = some
+        level = self._levels(runs, missed)
+        return replace(self, scores=new_scores, place=place, windows=many, level=level)
+
+    def _levels(self, runs: MarkRuns, missed: Floats) -> Floats:
+        """The levels after some finals were within or out of bounds."""
         bounded = ~np.isnan(missed)
         count, misses = runs.sums(np.stack([bounded, bounded & (missed > 0)]).astype(np.float64))
-        correction = PACE * (self.miss - misses / np.maximum(count, 1))
-        level = np.where(count > 0, self.level + correction, self.level)
-        new_scores, place, many = self.scores.copy(), self.place.copy(), self.windows.copy()
-        for at, rows in runs.by_mark():
-            some = _few(scores[rows].clip(-WIDEST, WIDEST))
-            some = some[~np.isnan(some).all(axis=1)]
-            new_scores[at, :, (place[at] + np.arange(len(some))) % KEPT] = some
-            place[at] += len(some)
-            many[at] += windows if len(some) else 0
-        limits = self.miss / 20, min(4 * self.miss, 0.9)
-        return replace(self, scores=new_scores, place=place, windows=many, level=level.clip(*limits))
+        old = self.level[runs.marks]
+        correction = PACE * (self.miss[runs.query][:, None] - misses / np.maximum(count, 1))
+        level = self.level.copy()
+        level[runs.marks] = np.where(count > 0, old + correction, old)
+        queries = np.unique(runs.query)
+        miss = self.miss[queries][:, None, None]
+        by_query = level.reshape(len(self.miss), MARKS, level.shape[1])
+        by_query[queries] = by_query[queries].clip(miss / 20, np.minimum(4 * miss, 0.9))
+        return level
 
 
-def _few(scores: Floats) -> Floats:
-    """At most SHARE of the scores of a closing, spread over their range."""
-    if len(scores) == 1 or not scores.shape[1]:  # without numeric items there are no bounds
-        return scores
-    if len(scores) <= SHARE:
-        return scores[np.lexsort(scores.T)]  # independent of the order of groups
+_FIELDS = tuple(field.name for field in fields(ConformalBounds))
+
+
+def _few(runs: MarkRuns, scores: Floats) -> tuple[Ints, Floats]:
+    """At most SHARE of the scores of each run of a closing, spread over their range, with the run of each."""
+    run = np.repeat(np.arange(len(runs.marks)), runs.sizes)
+    order = np.lexsort((*scores.T, run))  # independent of the order of groups
+    order = order[(runs.sizes <= SHARE)[run[order]]]
+    numbers, parts = [run[order]], [scores[order]]
+    for large in np.flatnonzero(runs.sizes > SHARE).tolist():
+        start = int(runs.starts[large])
+        numbers.append(np.full(SHARE, large))
+        parts.append(_spread(scores[start : start + int(runs.sizes[large])]))
+    run, some = np.concatenate(numbers), np.concatenate(parts)
+    given = ~np.isnan(some).all(axis=1)
+    run, some = run[given], some[given]
+    order = np.argsort(run, kind="stable")
+    return run[order], some[order]
+
+
+def _spread(scores: Floats) -> Floats:
+    """SHARE of more scores, by item, spread over their range."""
     ordered = np.sort(scores, axis=0)
     count = (~np.isnan(ordered)).sum(axis=0)
     wanted = (np.arange(SHARE) + 0.5)[:, None] * count / SHARE

@@ -54,6 +54,15 @@ class Estimates:
     low: Floats
     high: Floats
 
+    @classmethod
+    def none(cls, rows: int, items: int) -> Estimates:
+        """No estimates."""
+        return cls(*(np.full((rows, items), np.nan) for _ in range(3)))
+
+    def take(self, rows: slice) -> Estimates:
+        """The estimates of some rows."""
+        return Estimates(self.projected[rows], self.low[rows], self.high[rows])
+
 
 def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:
     """The numeric items as columns of doubles; NaN for nulls and for values above LARGEST_VALUE.

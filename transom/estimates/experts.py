@@ -1,12 +1,13 @@
 """Experts: ways to project a final value from an early one, and the choice of the best at each mark.
 
 All work in the group's unit, its level (the usual size of its finals), so that one group's pairs teach all
-groups. Beyond the thesis, which reports the raw early values (3.4).
+groups. Beyond the thesis, which reports the raw early values (3.4). Statistics are of one query or of several.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -36,7 +37,8 @@ class Expert(IntEnum):
 
 _RAW, _RATIO = Expert.RAW, Expert.RATIO
 EXPERTS = len(Expert)
-NEEDS_GROUP = [x for x in Expert if x not in (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)]
+WITHOUT_GROUP = (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)
+NEEDS_GROUP = np.array([expert for expert in Expert if expert not in WITHOUT_GROUP], np.int64)
 # After one test, an expert with more parameters must be better by this much.
 HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
 JUDGED = 1 / 48  # the newest window's weight in an expert's loss
@@ -54,7 +56,20 @@ class ProjectionInput:
     slides_left: Floats
     mark: Ints
     at: Ints  # the group's row, -1 for an unknown group
+    grows: Mask  # by numeric item
     even_arrival_factor: Floats  # the rest if tuples arrive evenly, as a part of what arrived
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What experts have learned of each value's mark; arrays of values x numeric items."""
+
+    increment: Floats
+    recent_increment: Floats
+    ratio: Floats  # less 1, as are the next two
+    recent_ratio: Floats
+    slope: Floats
+    intercept: Floats
 
 
 @dataclass(frozen=True)
@@ -79,61 +94,64 @@ class Experts:
         loss = np.zeros((EXPERTS, MARKS, items))
         return cls(none, none, none, none, none, none, none, none, none, loss, none)
 
+    @classmethod
+    def stacked(cls, parts: Sequence[Experts]) -> Experts:
+        """The experts of several queries, each of which is a part."""
+        if len(parts) == 1:
+            return parts[0]
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _BY_MARK}
+        return cls(**arrays, loss=np.concatenate([part.loss for part in parts], axis=1))
+
+    def split(self, queries: int) -> Iterator[Experts]:
+        """The experts of each of several queries."""
+        arrays = {name: getattr(self, name) for name in _BY_MARK}
+        for start in range(0, queries * MARKS, MARKS):
+            mine = slice(start, start + MARKS)
+            yield Experts(**{name: array[mine] for name, array in arrays.items()}, loss=self.loss[:, mine])
+
     @cached_property
     def nearest_mark(self) -> Ints:
         """For each mark, the nearest one with pairs."""
         return nearest(self.count.max(axis=1, initial=0))
 
-    @cached_property
-    def coefficients(self) -> tuple[Floats, ...]:
-        """By mark and item: increment, recent increment, ratio - 1, recent ratio - 1, slope - 1, intercept."""
+    def coefficients(self, mark: Ints) -> Coefficients:
+        """The coefficients at marks, or at the nearest ones with pairs."""
+        marks, back = np.unique(self.nearest_mark[mark], return_inverse=True)
+        early, final = self.early[marks], self.final[marks]
+        recent_early, recent_final = self.recent_early[marks], self.recent_final[marks]
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.where(np.abs(self.early) > 1e-9, self.final / self.early - 1, 0.0)
-            recent = np.where(
-                np.abs(self.recent_early) > 1e-9, self.recent_final / self.recent_early - 1, 0.0
-            )
-            spread = np.maximum(self.square - self.early**2, 0.0)
-            together = self.cross - self.early * self.final
+            ratio = np.where(np.abs(early) > 1e-9, final / early - 1, 0.0)
+            recent = np.where(np.abs(recent_early) > 1e-9, recent_final / recent_early - 1, 0.0)
+            spread = np.maximum(self.square[marks] - early**2, 0.0)
+            together = self.cross[marks] - early * final
             ridge = (
-                spread * 4 / np.maximum(self.count, 1) + 1e-12
+                spread * 4 / np.maximum(self.count[marks], 1) + 1e-12
             )  # with few windows the slope is near 1, as in ADDED
             slope = ((together + ridge) / (spread + ridge)).clip(0.0, 3.0)
         made = (
-            self.final - self.early,
-            self.recent_final - self.recent_early,
+            final - early,
+            recent_final - recent_early,
             ratio,
             recent,
             slope - 1,
-            self.final - slope * self.early,
+            final - slope * early,
         )
-        return tuple(np.ascontiguousarray(values[self.nearest_mark]) for values in made)
+        return Coefficients(*(values[back] for values in made))
 
-    def best(self, grows: Mask) -> tuple[Ints, Ints]:
-        """By mark and item, the best expert, and the best one for unknown groups."""
-        key = grows.tobytes()
-        if key not in self._chosen:
-            self._chosen[key] = self._best(grows)
-        return self._chosen[key]
+    def best(self, mark: Ints, is_known: Mask, grows: Mask) -> Ints:
+        """The best expert for each value and item; experts that need a group's profile are for known groups."""
+        near = self.nearest_mark[mark]
+        count, tested = self.count[near], self.tested[near]
+        handicap = 1 + HANDICAP[:, None, None] / np.maximum(tested, 1)
+        loss = np.where(tested > 0, self.loss[:, near] * handicap, np.inf)
+        loss[np.ix_(NEEDS_GROUP, np.flatnonzero(~is_known))] = np.inf
+        ready, is_taught, known = tested >= TESTED_WINDOWS, count > 0, is_known[:, None]
+        first = np.where(known, np.where(grows, Expert.ADDED, _RAW), np.where(grows, _RATIO, Expert.PRIOR))
+        return np.where(ready, loss.argmin(axis=0), np.where(is_taught, first, Expert.PRIOR))
 
-    @cached_property
-    def _chosen(self) -> dict[bytes, tuple[Ints, Ints]]:
-        return {}
-
-    def _best(self, grows: Mask) -> tuple[Ints, Ints]:
-        first = np.where(grows, Expert.ADDED, _RAW)
-        handicap = 1 + HANDICAP[:, None, None] / np.maximum(self.tested, 1)
-        loss = np.where(self.tested > 0, self.loss * handicap, np.inf)
-        without_group = loss.copy()
-        without_group[NEEDS_GROUP] = np.inf
-        ready, taught = self.tested >= TESTED_WINDOWS, self.count > 0
-        best = np.where(ready, loss.argmin(axis=0), np.where(taught, first, Expert.PRIOR))
-        free = np.where(ready, without_group.argmin(axis=0), np.where(taught & grows, _RATIO, Expert.PRIOR))
-        return best[self.nearest_mark], free[self.nearest_mark]
-
-    def projected(self, given: ProjectionInput, groups: GroupProfiles, grows: Mask) -> Floats:
+    def projected(self, given: ProjectionInput, groups: GroupProfiles) -> Floats:
         """The best expert's projection of each value."""
-        best, best_without_group = self.best(grows)
-        choice = np.where((given.at >= 0)[:, None], best[given.mark], best_without_group[given.mark])
+        choice = self.best(given.mark, given.at >= 0, given.grows)
         projections = ExpertProjections(self, groups, given)
         projected = given.early
         for expert in np.unique(choice).tolist():
@@ -144,7 +162,7 @@ class Experts:
     def with_pairs(
         self,
         runs: MarkRuns,
-        windows: int,
+        windows: Ints,
         given: ProjectionInput,
         final: Floats,
         level: Floats,
@@ -153,8 +171,8 @@ class Experts:
     ) -> Experts:
         """The experts after learning from pairs of early and final values.
 
-        `projections` are those that the experts made before they learned from these pairs; `error` is the
-        absolute error of the values that were projected.
+        `windows` is how many windows the pairs of each run are of. `projections` are those that the experts made before
+        they learned from these pairs; `error` is the absolute error of the values that were projected.
         """
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             x, y = (given.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
@@ -176,24 +194,41 @@ class Experts:
         pairs = sums[0]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums[1:] / pairs
-        fresh = np.where(pairs > 0, float(windows), 0.0)
-        slow, fast = newest_weight(self.count, fresh, SLOW), newest_weight(self.count, fresh, FAST)
-        tested = np.where(self.count > 0, fresh, 0.0)  # before the first window there is nothing to test
-        judged = newest_weight(self.tested, tested, JUDGED)
+        at = runs.marks
+        fresh = np.where(pairs > 0, windows.astype(np.float64)[:, None], 0.0)
+        count = self.count[at]
+        slow, fast = newest_weight(count, fresh, SLOW), newest_weight(count, fresh, FAST)
+        tested = np.where(count > 0, fresh, 0.0)  # before the first window there is nothing to test
+        judged = newest_weight(self.tested[at], tested, JUDGED)
+
+        def moved(old: Floats, new: Floats, weight: Floats) -> Floats:
+            return _changed(old, at, moved_toward(old[at], new, weight))
+
+        loss_after = self.loss.copy()
+        loss_after[:, at] = moved_toward(self.loss[:, at], mean[6:], judged)
         return replace(
             self,
-            count=self.count + fresh,
-            slides_left=moved_toward(self.slides_left, mean[0], slow),
-            early=moved_toward(self.early, mean[1], slow),
-            final=moved_toward(self.final, mean[2], slow),
-            square=moved_toward(self.square, mean[3], slow),
-            cross=moved_toward(self.cross, mean[4], slow),
-            recent_early=moved_toward(self.recent_early, mean[1], fast),
-            recent_final=moved_toward(self.recent_final, mean[2], fast),
-            tested=self.tested + tested,
-            error=moved_toward(self.error, mean[5], judged),
-            loss=moved_toward(self.loss, mean[6:], judged),
+            count=_changed(self.count, at, count + fresh),
+            slides_left=moved(self.slides_left, mean[0], slow),
+            early=moved(self.early, mean[1], slow),
+            final=moved(self.final, mean[2], slow),
+            square=moved(self.square, mean[3], slow),
+            cross=moved(self.cross, mean[4], slow),
+            recent_early=moved(self.recent_early, mean[1], fast),
+            recent_final=moved(self.recent_final, mean[2], fast),
+            tested=_changed(self.tested, at, self.tested[at] + tested),
+            error=moved(self.error, mean[5], judged),
+            loss=loss_after,
         )
+
+
+_BY_MARK = tuple(field.name for field in fields(Experts) if field.name != "loss")
+
+
+def _changed(old: Floats, at: Ints, new: Floats) -> Floats:
+    after = old.copy()
+    after[at] = new
+    return after
 
 
 @dataclass(frozen=True)
@@ -220,25 +255,28 @@ class ExpertProjections:
 
     def _increment(self, expert: int) -> Floats:
         """The expected increment after the mark."""
-        early, mark = self.given.early, self.given.mark
-        increment, recent, ratio, recent_ratio, slope, intercept = self.experts.coefficients
+        early, learned = self.given.early, self._coefficients
         match expert:
             case Expert.ADDED:
-                return self._level * increment[mark]
+                return self._level * learned.increment
             case Expert.OWN_ADDED:
-                return self._level * increment[mark] * self._of_group(self.groups.own_added)
+                return self._level * learned.increment * self._of_group(self.groups.own_added)
             case Expert.RECENT_ADDED:
-                return self._level * recent[mark]
+                return self._level * learned.recent_increment
             case Expert.RECENT_LEVEL:
-                return self._of_group(self.groups.recent) * increment[mark]
+                return self._of_group(self.groups.recent) * learned.increment
             case Expert.RATIO:
-                return early * ratio[mark]
+                return early * learned.ratio
             case Expert.OWN_RATIO:
-                return early * ratio[mark] * self._of_group(self.groups.own_ratio)
+                return early * learned.ratio * self._of_group(self.groups.own_ratio)
             case Expert.RECENT_RATIO:
-                return early * recent_ratio[mark]
+                return early * learned.recent_ratio
             case _:
-                return early * slope[mark] + self._level * intercept[mark]
+                return early * learned.slope + self._level * learned.intercept
+
+    @cached_property
+    def _coefficients(self) -> Coefficients:
+        return self.experts.coefficients(self.given.mark)
 
     @cached_property
     def _level(self) -> Floats:
@@ -265,7 +303,7 @@ def _wide(column: Floats, like: Floats) -> Floats:
     return np.broadcast_to(column[:, None], like.shape)
 
 
-def even_arrival_factor(slides_left: Floats, range_in_slides: float, grows: Mask) -> Floats:
+def even_arrival_factor(slides_left: Floats, range_in_slides: Floats | float, grows: Mask) -> Floats:
     """The rest of a growing value, as a part of what arrived, if tuples arrive evenly.
 
     >>> even_arrival_factor(np.array([0.5]), 3.0, np.array([True, False]))

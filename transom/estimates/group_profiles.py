@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,8 +44,9 @@ def rows_to_keep(
 
 @dataclass(frozen=True)
 class GroupProfiles:
-    """One row per group, sorted by key; arrays of groups x numeric items."""
+    """One row per group, sorted by query and key; arrays of groups x numeric items."""
 
+    query: Ints  # the number of the query, if there are several
     key: Ints
     last: Ints  # the newest window that closed
     count: Floats  # finals so far
@@ -59,14 +62,47 @@ class GroupProfiles:
     @classmethod
     def empty(cls, items: int) -> GroupProfiles:
         none = np.empty((0, items))
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), *([none] * 9))
+        whole = np.empty(0, np.int64)
+        return cls(whole, whole, whole, *([none] * 9))
 
-    def places(self, group: Ints) -> Ints:
+    @classmethod
+    def stacked(cls, parts: Sequence[GroupProfiles]) -> GroupProfiles:
+        """The profiles of several queries, each of which is a part."""
+        sizes = [len(part.key) for part in parts]
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        return cls(**(arrays | {"query": np.repeat(np.arange(len(parts)), sizes)}))
+
+    def split(self, queries: int) -> Iterator[GroupProfiles]:
+        """The profiles of each of several queries."""
+        bounds = np.searchsorted(self.query, np.arange(queries + 1)).tolist()
+        arrays = [getattr(self, name) for name in _COLUMNS[1:]]
+        for start, stop in pairwise(bounds):
+            yield GroupProfiles(np.zeros(stop - start, np.int64), *(array[start:stop] for array in arrays))
+
+    def places(self, query: Ints, group: Ints) -> Ints:
         """The row of each group, -1 for unknown groups."""
         if not len(self.key):
             return np.full(len(group), -1)
-        at = np.searchsorted(self.key, group).clip(max=len(self.key) - 1)
-        return np.where(self.key[at] == group, at, -1)
+        keys, codes = self._codes
+        rank = np.searchsorted(keys, group).clip(max=len(keys) - 1)
+        wanted = query * len(keys) + rank
+        at = np.searchsorted(codes, wanted).clip(max=len(codes) - 1)
+        return np.where((codes[at] == wanted) & (keys[rank] == group), at, -1)
+
+    @cached_property
+    def _codes(self) -> tuple[Ints, Ints]:
+        """The distinct keys, and the number of each row's query and key, in ascending order."""
+        keys = np.unique(self.key)
+        return keys, self.query * len(keys) + np.searchsorted(keys, self.key)
+
+    def mean_levels(self, queries: int) -> Floats:
+        """By query and item, the average level of the groups; 0 for a query without groups."""
+        means = np.zeros((queries, self.level.shape[1]))
+        if len(self.query):
+            starts = np.flatnonzero(np.r_[True, self.query[1:] != self.query[:-1]])
+            sizes = np.diff(np.r_[starts, len(self.query)])
+            means[self.query[starts]] = np.add.reduceat(self.level, starts, axis=0) / sizes[:, None]
+        return means
 
     @cached_property
     def own_added(self) -> Floats:
@@ -83,10 +119,10 @@ class GroupProfiles:
         """How much larger a group's errors are than those of all groups."""
         return _shrunk(self.spread, self.usual, self.paired, 0.1, 10.0)
 
-    def with_finals(self, group: Ints, window: Ints, finals: Floats) -> GroupProfiles:
+    def with_finals(self, query: Ints, group: Ints, window: Ints, finals: Floats) -> GroupProfiles:
         """The profiles with more finals; new groups get a row."""
-        profiles = self._with_groups(group)
-        at = profiles.places(group)
+        profiles = self._with_groups(query, group)
+        at = profiles.places(query, group)
         last = profiles.last.copy()
         np.maximum.at(last, at, window)
         fresh, sums = _sums(at, len(profiles.key), ~np.isnan(finals), np.abs(finals))
@@ -100,12 +136,15 @@ class GroupProfiles:
             recent=moved_toward(profiles.recent, mean, newest_weight(profiles.count, fresh, FAST)),
         )
 
-    def with_pairs(self, at: Ints, windows: int, values: tuple[Floats, ...]) -> GroupProfiles:
-        """The profiles with pairs of some windows; `values` are their grown, added, scaled, spread and usual."""
+    def with_pairs(self, at: Ints, windows: Ints, values: tuple[Floats, ...]) -> GroupProfiles:
+        """The profiles with pairs of some windows; `values` are their grown, added, scaled, spread and usual.
+
+        `windows` is how many windows the pairs of each query are of.
+        """
         valid = ~np.isnan(sum(values))
         names = ("grown", "added", "scaled", "spread", "usual")
         pairs, _ = _sums(at, len(self.key), valid, values[0])
-        fresh = np.where(pairs > 0, float(windows), 0.0)
+        fresh = np.where(pairs > 0, windows[self.query].astype(np.float64)[:, None], 0.0)
         weight = newest_weight(self.paired, fresh, SLOW)
         moved: dict[str, Any] = {}
         for name, column in zip(names, values, strict=True):
@@ -115,32 +154,39 @@ class GroupProfiles:
         return replace(self, paired=self.paired + fresh, **moved)
 
     def bounded(self, limit: int) -> GroupProfiles:
-        """The profiles without the groups whose last finals are oldest, if there are more than `limit`."""
+        """The profiles without the groups whose last finals are oldest, where a query has more than `limit`."""
         if len(self.key) <= limit:
             return self
-        order = np.lexsort((mix_bits(self.key.view(np.uint64)), -self.last))
-        return self._take(np.sort(order[:limit]))
+        kept = np.ones(len(self.key), np.bool_)
+        for query in np.flatnonzero(np.bincount(self.query) > limit).tolist():
+            start, stop = np.searchsorted(self.query, [query, query + 1]).tolist()
+            order = np.lexsort((mix_bits(self.key[start:stop].view(np.uint64)), -self.last[start:stop]))
+            kept[start + order[limit:]] = False
+        return self if kept.all() else self._take(kept)
 
-    def _with_groups(self, group: Ints) -> GroupProfiles:
-        keys = np.union1d(self.key, group)
-        if len(keys) == len(self.key):
+    def _with_groups(self, query: Ints, group: Ints) -> GroupProfiles:
+        is_new = self.places(query, group) < 0
+        if not is_new.any():
             return self
-        at = np.searchsorted(keys, self.key)
-        wide: dict[str, NDArray] = {"key": keys}
-        for name, old in self._arrays().items():
-            if name != "key":
-                wide[name] = np.zeros((len(keys), *old.shape[1:]), old.dtype)
-                wide[name][at] = old
-        fresh = np.ones(len(keys), np.bool_)
+        codes, numbers = np.unique(np.r_[self.key, group[is_new]], return_inverse=True)
+        numbers += np.r_[self.query, query[is_new]] * len(codes)
+        wanted = np.unique(numbers)
+        at = np.searchsorted(wanted, numbers[: len(self.key)])
+        wide: dict[str, NDArray] = {"query": wanted // len(codes), "key": codes[wanted % len(codes)]}
+        for name in _COLUMNS[2:]:
+            old = getattr(self, name)
+            wide[name] = np.zeros((len(wanted), *old.shape[1:]), old.dtype)
+            wide[name][at] = old
+        fresh = np.ones(len(wanted), np.bool_)
         fresh[at] = False
         wide["last"][fresh] = np.iinfo(np.int64).min
         return GroupProfiles(**wide)
 
-    def _take(self, at: Ints) -> GroupProfiles:
-        return GroupProfiles(**{name: array[at] for name, array in self._arrays().items()})
+    def _take(self, at: NDArray) -> GroupProfiles:
+        return GroupProfiles(**{name: getattr(self, name)[at] for name in _COLUMNS})
 
-    def _arrays(self) -> dict[str, NDArray]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+_COLUMNS = tuple(field.name for field in fields(GroupProfiles))
 
 
 def _sums(at: Ints, size: int, valid: Mask, values: Floats) -> tuple[Any, Any]:

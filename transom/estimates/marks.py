@@ -1,11 +1,13 @@
-"""Marks: comparable moments of windows, by the time left until the window's end, in slides."""
+"""Marks: comparable moments of windows, by the time left until the window's end, in slides.
+
+Statistics by mark are kept for one query or for several, one after the other: the marks of query `i` are
+`i * MARKS` to `(i + 1) * MARKS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -33,15 +35,14 @@ def marks(slides_left: Floats) -> Ints:
 
 
 def nearest(count: Floats) -> Ints:
-    """For each mark, the nearest mark with a nonzero count; each mark itself if there is none."""
-    filled = np.flatnonzero(count)
+    """For each mark, its query's nearest mark with a nonzero count; each mark itself if there is none."""
+    filled = count.reshape(-1, MARKS) != 0
     every = np.arange(MARKS)
-    if len(filled) in (0, MARKS):
-        return every
-    after = np.searchsorted(filled, every).clip(max=len(filled) - 1)
-    before = (after - 1).clip(min=0)
-    closer = np.abs(filled[before] - every) < np.abs(filled[after] - every)
-    return np.where(closer, filled[before], filled[after])
+    before = np.maximum.accumulate(np.where(filled, every, -2 * MARKS), axis=1)
+    after = np.minimum.accumulate(np.where(filled, every, 3 * MARKS)[:, ::-1], axis=1)[:, ::-1]
+    closest = np.where(every - before < after - every, before, after)
+    closest = np.where(filled.any(axis=1)[:, None], closest, every)
+    return (closest + MARKS * np.arange(len(filled))[:, None]).ravel()
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,25 @@ class MarkRuns:
     mark: Ints
 
     @cached_property
-    def _edges(self) -> Ints:
-        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1], True])
+    def starts(self) -> Ints:
+        """Where each run starts."""
+        return np.flatnonzero(np.r_[True, self.mark[1:] != self.mark[:-1]])
+
+    @cached_property
+    def marks(self) -> Ints:
+        """The mark of each run."""
+        return self.mark[self.starts]
+
+    @property
+    def query(self) -> Ints:
+        """The number of the query that each run is of."""
+        return self.marks // MARKS
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many pairs each run has."""
+        return np.diff(np.r_[self.starts, len(self.mark)])
 
     def sums(self, columns: Floats) -> Floats:
-        """Sums over the pairs of each mark: columns x pairs x items become columns x marks x items."""
-        found = np.zeros((columns.shape[0], MARKS, columns.shape[2]))
-        starts = self._edges[:-1]
-        found[:, self.mark[starts]] = np.add.reduceat(columns, starts, axis=1)
-        return found
-
-    def by_mark(self) -> Iterator[tuple[int, slice]]:
-        """Each mark with the range of its pairs."""
-        for first, last in pairwise(self._edges.tolist()):
-            yield int(self.mark[first]), slice(first, last)
+        """Sums over the pairs of each run: columns x pairs x items become columns x runs x items."""
+        return np.add.reduceat(columns, self.starts, axis=1)

@@ -40,6 +40,28 @@ class PendingRows:
         numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         return PendingRows(**arrays, items=self.items.take(pa.array(numbers)))
 
+    def part(self, start: int, stop: int) -> PendingRows:
+        """Some of the rows, one after the other."""
+        items = None if self.items is None else self.items.slice(start, stop - start)
+        return PendingRows(
+            self.group[start:stop],
+            self.window[start:stop],
+            self.slides_left[start:stop],
+            self.made[start:stop],
+            self.emitted[start:stop],
+            self.early[start:stop],
+            self.projected[start:stop],
+            self.low[start:stop],
+            self.high[start:stop],
+            items,
+        )
+
+    @classmethod
+    def empty(cls, items: int) -> PendingRows:
+        """No rows."""
+        none, values = np.empty(0, np.int64), np.empty((0, items))
+        return cls(none, none, np.empty(0), none, np.empty(0, np.bool_), values, values, values, values)
+
     @classmethod
     def concatenated(cls, parts: Sequence[PendingRows]) -> PendingRows:
         """The rows of several parts, one part after the other."""
@@ -75,30 +97,6 @@ class Pending:
             parts = (whole.take(np.sort(oldest_first[-limits.pending_rows :])),)
         return Pending(parts)
 
-    def split(self, window: Ints, group: Ints) -> tuple[PendingRows | None, Ints, Pending]:
-        """The rows of the given (window, group) pairs, the position of each row's pair, and the other rows."""
-        windows, groups = np.unique(window), np.unique(group)
-        keys = np.searchsorted(windows, window) * len(groups) + np.searchsorted(groups, group)
-        order = np.argsort(keys, kind="stable")
-        matching: list[PendingRows] = []
-        numbers: list[Ints] = []
-        rest: list[PendingRows] = []
-        for part in self.parts:
-            at = _positions(part, windows, groups, keys[order])
-            hit = at >= 0
-            if hit.all():
-                matching.append(part)
-            elif hit.any():
-                matching.append(part.take(hit))
-                rest.append(part.take(~hit))
-            else:
-                rest.append(part)
-                continue
-            numbers.append(order[at[hit]])
-        if not matching:
-            return None, np.empty(0, np.int64), self
-        return PendingRows.concatenated(matching), np.concatenate(numbers), Pending(tuple(rest))
-
     def since(self, window: int) -> Pending:
         """The pending rows without windows before this one."""
         if all(part.window.min(initial=window) >= window for part in self.parts):
@@ -108,19 +106,34 @@ class Pending:
 
     def without(self, window: Ints, group: Ints | None) -> Pending:
         """The pending rows without (window, group) pairs that get no final, or without whole windows."""
-        if group is not None:
-            return self.split(window, group)[2]
-        parts = [part.take(~np.isin(part.window, window)) for part in self.parts]
+        parts = []
+        for part in self.parts:
+            if group is None:
+                kept = ~np.isin(part.window, window)
+            else:
+                of, query = np.zeros(len(part), np.int64), np.zeros(len(window), np.int64)
+                kept = final_positions((of, part.window, part.group), (query, window, group)) < 0
+            parts.append(part.take(kept))
         return Pending(tuple(part for part in parts if len(part)))
 
 
-def _positions(rows: PendingRows, windows: Ints, groups: Ints, keys: Ints) -> Ints:
-    """The position of each row's (window, group) among sorted keys; -1 if it is not among them."""
-    if not len(keys):
-        return np.full(len(rows), -1)
-    w = np.searchsorted(windows, rows.window).clip(max=len(windows) - 1)
-    g = np.searchsorted(groups, rows.group).clip(max=len(groups) - 1)
-    key = w * len(groups) + g
-    at = np.searchsorted(keys, key).clip(max=len(keys) - 1)
-    hit = (windows[w] == rows.window) & (groups[g] == rows.group) & (keys[at] == key)
-    return np.where(hit, at, -1)
+def final_positions(rows: tuple[Ints, Ints, Ints], finals: tuple[Ints, Ints, Ints]) -> Ints:
+    """The position of each row's final, -1 if there is none; both are queries, windows and groups.
+
+    >>> of, windows, groups = np.zeros(3, np.int64), np.array([4, 4, 5]), np.array([7, 8, 7])
+    >>> final_positions((of, windows, groups), (of[:2], np.array([5, 4]), np.array([7, 7]))).tolist()
+    [1, -1, 0]
+    """
+    if not len(finals[0]):
+        return np.full(len(rows[0]), -1)
+    keys, wanted = finals[0], rows[0]
+    is_known = np.ones(len(wanted), np.bool_)
+    for column, other in zip(finals[1:], rows[1:], strict=True):
+        distinct, rank = np.unique(column, return_inverse=True)
+        at = np.searchsorted(distinct, other).clip(max=len(distinct) - 1)
+        is_known &= distinct[at] == other
+        keys, wanted = keys * len(distinct) + rank, wanted * len(distinct) + at
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    at = np.searchsorted(ordered, wanted).clip(max=len(keys) - 1)
+    return np.where(is_known & (ordered[at] == wanted), order[at], -1)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.arrays import Floats, Ints
-from transom.estimates.early_values import FinalValues, ItemKind, value_accuracy
+from transom.estimates.early_values import ItemKind, value_accuracy
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Quality
 from transom.estimates.pending_values import PendingRows
@@ -19,14 +19,16 @@ def pair_accuracies(
     items: Sequence[ItemKind],
     pairs: PendingRows,
     final: Floats,
-    finals: FinalValues,
+    final_items: pa.Table | None,
+    made: int,
     final_rows: Ints,
     quality: Quality | None,
     limits: EstimateLimits = DEFAULT_LIMITS,
 ) -> tuple[Floats, Floats]:
     """The accuracies of raw and of projected values, pairs x items; NaN where they are unknown.
 
-    `final` are the numeric items of each pair's final, `final_rows` their rows in `finals`.
+    `final` are the numeric items of each pair's final, `final_rows` their rows in `final_items`, which a user's
+    quality function needs. The finals were made at `made`.
     """
     raw = np.full((len(pairs), len(items)), np.nan)
     projected = raw.copy()
@@ -35,13 +37,13 @@ def pair_accuracies(
         raw[:, numeric] = value_accuracy(pairs.early, final)
         projected[:, numeric] = value_accuracy(pairs.projected, final)
         return raw, projected
-    if pairs.items is None:
+    if pairs.items is None or final_items is None:
         raise ValueError("a quality function needs a query that names it: without, values are not kept")
     chosen = _judged_rows(pairs, limits.judged_pairs)
-    seconds = ((finals.made - pairs.made[chosen]) / 1e6).tolist()
+    seconds = ((made - pairs.made[chosen]) / 1e6).tolist()
     for place, item in enumerate(items):
         early = pairs.items.column(place).take(pa.array(chosen)).to_pylist()
-        last = finals.items.column(place).take(pa.array(final_rows[chosen])).to_pylist()
+        last = final_items.column(place).take(pa.array(final_rows[chosen])).to_pylist()
         raw[chosen, place] = projected[chosen, place] = _qualities(quality, early, last, seconds)
         if item.is_number:
             estimates = pairs.projected[chosen, numeric.index(place)].tolist()

@@ -12,9 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-import pyarrow as pa
-
 from transom.elements import Prod
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
@@ -221,10 +218,3 @@ class _Sweep(Reading):
 
 def _time(prod: Prod) -> int:
     return HIGHEST if prod.until is None else prod.until
-
-
-def wids_of(query: CompiledQuery, results: pa.Table) -> np.ndarray:
-    """The ids of the windows that results are of."""
-    spec = query.query.window
-    ends = results.column(1).cast(pa.int64()).to_numpy()
-    return windows.last_ended(spec, ends)

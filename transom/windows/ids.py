@@ -134,7 +134,7 @@ def windows_per_row(spec: Windows) -> float:
     return spec.range / spec.slide
 
 
-def slides_to_end(spec: Windows, ends: Times, now: int) -> NDArray[np.float64]:
+def slides_to_end(spec: Windows, ends: Times, now: int | Times) -> NDArray[np.float64]:
     """How many slides are still to come before windows end."""
     return (ends - now) / spec.slide
 
