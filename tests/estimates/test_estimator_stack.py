@@ -16,7 +16,7 @@ from tests.estimates.test_estimator import NUMBERS, early_values, finals, observ
 from transom.columns.array_bytes import unpack
 from transom.elements import Emit
 from transom.estimates import EstimateLimits, Estimates, Estimator, ItemKind
-from transom.estimates.estimator import split_stack, stacked
+from transom.estimates.estimator import split_stack, stack_of
 from transom.estimates.estimator_stack import EarlyRows, FinalRows
 
 KINDS = (ItemKind("n", True, grows=True), ItemKind("x", True))
@@ -67,7 +67,7 @@ def assert_equal(one: Estimator, other: Estimator) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=15))
 def test_a_stack_learns_and_estimates_as_its_queries_do_alone(steps: list[Any]) -> None:
-    alone, stack = list(QUERIES), stacked(QUERIES)
+    alone, stack = list(QUERIES), stack_of(QUERIES)
     for window, step in enumerate(steps):
         query, group, values = columns([rows for _, rows, _ in step])
         count = len(query)
@@ -89,7 +89,7 @@ def test_a_stack_learns_and_estimates_as_its_queries_do_alone(steps: list[Any]) 
                 alone[i] = alone[i].with_finals(finals([row[0] for row in rows], window, table(rows)))
         for one, other in zip(alone, split_stack(stack), strict=True):
             assert_equal(one, other)
-        stack = stacked(list(split_stack(stack)))
+        stack = stack_of(list(split_stack(stack)))
 
 
 def assert_same(one: Estimates, other: Estimates) -> None:
@@ -112,7 +112,7 @@ def test_an_estimator_is_the_same_in_a_stack_that_grows(windows: int) -> None:
     for window in range(windows):
         first, _ = observe(first, early_values([1, 2], window, 0.5, table([(1, 5.0, 1.0), (2, 6.0, 2.0)])))
         first = first.with_finals(finals([1, 2], window, table([(1, 10.0, 1.5), (2, 12.0, 2.5)])))
-    joined = stacked([Estimator.of(Emit(at=(0.5,)), KINDS, 1.0), first])
+    joined = stack_of([Estimator.of(Emit(at=(0.5,)), KINDS, 1.0), first])
     newcomer, again = split_stack(joined)
     assert_equal(again, first)
     assert_equal(newcomer, Estimator.of(Emit(at=(0.5,)), KINDS, 1.0))

@@ -10,7 +10,7 @@ import numpy as np
 
 from transom.columns.arrays import Ints
 from transom.estimates.early_values import Estimates
-from transom.estimates.estimator import Estimator, split_stack, stacked
+from transom.estimates.estimator import Estimator, split_stack, stack_of
 from transom.estimates.estimator_stack import EarlyRows, FinalRows
 from transom.estimates.monitor import Quality
 from transom.estimates.result_values import ResultValues
@@ -40,7 +40,7 @@ class BatchStacks:
             members.setdefault(estimator.query.stack_key, {})[name] = estimator
         self.names = [list(part) for part in members.values()]
         self._before = [list(part.values()) for part in members.values()]
-        self.stacks = [stacked(part) for part in self._before]
+        self.stacks = [stack_of(part) for part in self._before]
         self._place = {name: (i, j) for i, part in enumerate(self.names) for j, name in enumerate(part)}
         self._has_learned = [False] * len(self.stacks)
 
@@ -79,13 +79,13 @@ class BatchStacks:
             learned = []
             for j, estimator in enumerate(split_stack(self.stacks[i])):
                 try:
-                    alone = stacked([estimator]).with_finals(rows.of_query(j), quality)
+                    alone = stack_of([estimator]).with_finals(rows.of_query(j), quality)
                     learned.append(next(split_stack(alone)))
                 except Exception:
                     name = self.names[i][j]
                     log.exception("the estimator of %s failed to learn from finals and starts anew", name)
                     learned.append(self._new(name))
-            self.stacks[i] = stacked(learned)
+            self.stacks[i] = stack_of(learned)
 
     def estimate(
         self, early: Sequence[ResultValues], now: Mapping[str, int], made: int, is_emitted: bool

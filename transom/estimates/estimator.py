@@ -103,7 +103,7 @@ class Estimator:
 
     @cached_property
     def _stack(self) -> EstimatorStack:
-        return stacked([self])
+        return stack_of([self])
 
     def _early_rows(self, values: EarlyValues) -> EarlyRows:
         return EarlyRows(
@@ -160,7 +160,7 @@ class Estimator:
         )
 
 
-def stacked(estimators: Sequence[Estimator]) -> EstimatorStack:
+def stack_of(estimators: Sequence[Estimator]) -> EstimatorStack:
     """The statistics of estimators whose queries have equal stack keys, as one stack."""
     return EstimatorStack(
         [one.query for one in estimators],
