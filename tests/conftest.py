@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.engine_factory import EngineFactory, backends_of
+from tests.worker_scopes import ANY_WORKER, FileScheduling
 from transom.backends.base import Backend
 
 settings.register_profile("transom", print_blob=True, derandomize=False, deadline=None)
@@ -26,7 +27,7 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 def pytest_configure(config: pytest.Config) -> None:
     """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated."""
     config.addinivalue_line("markers", "spark: needs a Spark session (added to tests that use it)")
-    config.addinivalue_line("markers", "one_worker: the tests of the file share something expensive")
+    config.addinivalue_line("markers", "any_worker: the tests of the file are slow, and share nothing")
     config.addinivalue_line(
         "markers",
         "backends(*names, reason): the backends that a test runs on; the local one if there is no mark",
@@ -47,6 +48,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_configure_node(node) -> None:  # type: ignore[no-untyped-def]
     """Workers of pytest-xdist draw from the same seed."""
     node.workerinput["hypothesis_seed"] = node.config.option.hypothesis_seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    """With `--dist loadgroup`, one worker runs all tests of a file, unless they have a group."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -71,8 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()) or parameters.get("make_engine") == "spark":
             item.add_marker("spark")
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.get_closest_marker("one_worker") is not None:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+        elif item.get_closest_marker("any_worker") is not None:
+            item.add_marker(pytest.mark.xdist_group(ANY_WORKER))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,8 @@ from transom.plan.strategy import Place, Strategy
 from transom.results.batch_input import clocks_of
 from transom.sql import Query
 
+pytestmark = pytest.mark.any_worker
+
 STRATEGIES: list[dict[str, Any]] = [
     {},
     {"strategy": Strategy(shared=False)},

@@ -17,6 +17,8 @@ from transom.plan.strategy import FragmentSharing, Strategy
 from transom.sql import Catalog, Query, Relation
 from transom.sql.binding.cascades import bind_all, relation_of
 
+pytestmark = pytest.mark.any_worker
+
 COLUMNS = {"site": pa.int64(), "v": pa.int64()}
 STRATEGIES = {
     "shared": Strategy(),

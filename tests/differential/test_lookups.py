@@ -10,6 +10,8 @@ import pytest
 from tests.differential.lookup_cases import check_lookups, looked_up
 from transom.plan.strategy import Place, Strategy
 
+pytestmark = pytest.mark.any_worker
+
 PLACES: dict[str, dict[str, Any]] = {
     "near the driver": {},
     "naive": {"naive": True},

@@ -15,6 +15,8 @@ from tests.differential.oracle_comparison import check
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 
+pytestmark = pytest.mark.any_worker
+
 STRATEGIES: dict[str, dict[str, Any]] = {
     f"{'shared' if shared else 'unshared'} {'paned' if paned else 'paired'}, fragments {fragments.value}": {
         "strategy": Strategy(shared, paned, fragments)

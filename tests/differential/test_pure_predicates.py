@@ -18,6 +18,8 @@ from transom.plan.families import family_kind
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
 
+pytestmark = pytest.mark.any_worker
+
 WAYS: dict[str, Strategy] = {
     "as it chooses": Strategy(),
     "grids wherever they can be": Strategy(limits=Limits(range_members=99, grids_per_range=1)),

@@ -15,7 +15,7 @@ from tests.faults.lives import Fault, Lives, fail_at_failpoints
 from tests.faults.outcomes import check, reached, undisturbed_outcome
 from tests.faults.workload import Workload
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900), pytest.mark.any_worker]
 
 WORKLOAD = Workload("feed")
 

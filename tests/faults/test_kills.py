@@ -14,7 +14,7 @@ from tests.faults.outcomes import check, reached, undisturbed_outcome
 from tests.faults.workload import Workload
 from transom.storage.failpoints import FAILPOINTS
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900), pytest.mark.any_worker]
 
 WORKLOADS = [Workload(source, state) for source in ("feed", "files") for state in ("driver", "executors")]
 AT_FAILPOINTS = 1  # kills at each failpoint, for each workload

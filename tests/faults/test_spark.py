@@ -19,7 +19,7 @@ from tests.faults.workload import Workload
 from tests.runtime.engine_helpers import PER_SITE, answers, bids, bids_engine, bids_table
 from transom.plan.limits import Limits
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900), pytest.mark.one_worker]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 SHARED = Workload("files", at_once=True, batches=4)
 

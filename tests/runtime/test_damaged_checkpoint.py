@@ -39,8 +39,6 @@ ON_DEMAND = "SELECT site, sum(price) AS p, max(price) AS m FROM bids [RANGE 1 mi
 PREFERENCE = "SELECT site, price FROM bids WITH PREFERENCE desc SUMMARY.Estimate.Count(site) BUDGET 2 PROBES"
 FLIPS = 1000  # of bits, each in a file of the checkpoint
 
-pytestmark = pytest.mark.one_worker  # one worker makes the checkpoints
-
 
 class Program:
     """A program that reads files, and is started again on copies of one checkpoint."""

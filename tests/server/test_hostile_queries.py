@@ -47,8 +47,6 @@ def chain(count: int) -> str:
     return "%".join(["", *"a" * count, "b"])
 
 
-pytestmark = pytest.mark.one_worker  # the cases share one run of an engine
-
 REFUSED = {
     "a slide of a second for 100 years": windows("RANGE 36500 days SLIDE 1 second"),
     "years without a length": windows("RANGE 100 years SLIDE 1 second"),
