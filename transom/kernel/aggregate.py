@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -101,7 +101,7 @@ class BatchPlan:
         standing = [members for interest in self.interests for members in interest.members]
         return [*standing, *(names for one in self.store_inputs for _, names in one.readers)]
 
-    @property
+    @cached_property
     def group_count(self) -> int:
         """The number of groups."""
         standing = sum(len(interest.windows) for interest in self.interests)
@@ -325,7 +325,7 @@ def _aggregate_by_family(
                 tables.setdefault(layout.id, []).append(table)
         if family.grid is None:
             owners, in_ranges = tuples.fragments.ranges.owners, tuples.in_ranges()
-            matched = tuples.fragments.among(np.ones(len(owners), bool), len(tuples))
+            matched = tuples.fragments.among(None, len(tuples))
         else:
             grid_fold = fold_grid(family, tuples, plan.limits)
             for layout, table in grid_fold.tables:

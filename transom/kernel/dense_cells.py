@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,12 @@ class Pieces:
     indexes: Ints
     firsts: Ints
     members: Ints
+
+    @cached_property
+    def by_kind(self) -> list[tuple[int, Ints, Ints]]:
+        """Each kind with the places of its pieces and their indexes."""
+        places = ((kind, np.flatnonzero(self.kinds == kind)) for kind in sorted_distinct(self.kinds).tolist())
+        return [(kind, at, self.indexes[at]) for kind, at in places]
 
 
 @dataclass(frozen=True)
@@ -176,8 +183,15 @@ def _block(ranges: Ranges, count: int, ordered: int, cut: Slices, short: int) ->
 def pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
     """The fewest rows that add up to each range, where the fragments below `ordered` are in order.
 
-    Ranges of at most `short` fragments are added up fragment by fragment.
+    Ranges of at most `short` fragments are added up fragment by fragment. Ranges remember their pieces.
     """
+    known: dict[tuple[int, int], Pieces] = ranges.__dict__.setdefault("_pieces", {})
+    if (ordered, short) not in known:
+        known[ordered, short] = _pieces(ranges, ordered, short)
+    return known[ordered, short]
+
+
+def _pieces(ranges: Ranges, ordered: int, short: int) -> Pieces:
     kinds, indexes, owners = [], [], []
     left = ranges.starts < ranges.stops
     for chosen, kind, at in (
@@ -282,29 +296,26 @@ def _folded(ufunc: np.ufunc, cube: np.ndarray, block: Block) -> np.ndarray:
 def add_pieces(ufunc: np.ufunc, cube: np.ndarray, parts: Pieces, ordered: int) -> np.ndarray:
     """The rows of a cube added up for each member, by its pieces."""
     rows = np.empty((len(parts.kinds), *cube.shape[1:]), cube.dtype)
-    for kind, source in _sources(ufunc, cube, parts.kinds, ordered):
-        chosen = parts.kinds == kind
-        rows[chosen] = source[parts.indexes[chosen]]
+    sources = _sources(ufunc, cube, {kind for kind, _, _ in parts.by_kind}, ordered)
+    for (_, places, indexes), source in zip(parts.by_kind, sources, strict=True):
+        rows[places] = source[indexes]
     return ufunc.reduceat(rows, parts.firsts, axis=0) if len(parts.firsts) < len(rows) else rows
 
 
-def _sources(
-    ufunc: np.ufunc, cube: np.ndarray, kinds: Ints, ordered: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    """The arrays that pieces are rows of: the cube, its running sums from either end, the levels of a tree."""
-    used = set(sorted_distinct(kinds).tolist())
-    if RAW_CELLS in used:
-        yield RAW_CELLS, cube
-    if SUFFIX_CELLS in used:
-        yield SUFFIX_CELLS, _running(ufunc, cube[:ordered][::-1])[::-1]
-    if PREFIX_CELLS in used:
-        yield PREFIX_CELLS, _running(ufunc, cube[:ordered])
+def _sources(ufunc: np.ufunc, cube: np.ndarray, kinds: set[int], ordered: int) -> Iterator[np.ndarray]:
+    """The arrays that pieces are rows of, by kind: the cube, its running sums from either end, the levels of a tree."""
+    if RAW_CELLS in kinds:
+        yield cube
+    if SUFFIX_CELLS in kinds:
+        yield _running(ufunc, cube[:ordered][::-1])[::-1]
+    if PREFIX_CELLS in kinds:
+        yield _running(ufunc, cube[:ordered])
     level, at = 0, cube
-    while used and max(used) > TREE_CELLS + level:
+    while kinds and max(kinds) > TREE_CELLS + level:
         even = len(at) // 2 * 2
         at, level = ufunc(at[0:even:2], at[1:even:2]), level + 1
-        if TREE_CELLS + level in used:
-            yield TREE_CELLS + level, at
+        if TREE_CELLS + level in kinds:
+            yield at
 
 
 def _running(ufunc: np.ufunc, cube: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, running_totals
 from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
@@ -34,6 +34,18 @@ class Ranges:
     def of(self, chosen: Mask) -> Ranges:
         return Ranges(self.owners[chosen], self.starts[chosen], self.stops[chosen])
 
+    def holding(self, chosen: Mask | None, count: int) -> Mask:
+        """Which of `count` fragments lie in one of the chosen ranges; None: in any range."""
+        if chosen is not None:
+            return self.of(chosen).holding(None, count)
+        known: dict[int, Mask] = self.__dict__.setdefault("_holding", {})
+        if count not in known:
+            borders = np.zeros(count + 1, np.int64)
+            np.add.at(borders, self.starts, 1)
+            np.add.at(borders, self.stops, -1)
+            known[count] = np.cumsum(borders)[:-1] > 0
+        return known[count]
+
 
 @dataclass(frozen=True)
 class Fragments:
@@ -44,12 +56,9 @@ class Fragments:
     ordered: int
     ranges: Ranges
 
-    def among(self, chosen: Mask, tuples: int) -> Mask:
-        """Which tuples have a fragment in one of the chosen ranges."""
-        borders = np.zeros(self.count + 1, np.int64)
-        np.add.at(borders, self.ranges.starts[chosen], 1)
-        np.add.at(borders, self.ranges.stops[chosen], -1)
-        wanted = np.cumsum(borders)[:-1] > 0
+    def among(self, chosen: Mask | None, tuples: int) -> Mask:
+        """Which tuples have a fragment in one of the chosen ranges; None: in any range."""
+        wanted = self.ranges.holding(chosen, self.count)
         return wanted[self.codes] if self.codes is not None else np.full(tuples, wanted[0])
 
 
@@ -126,7 +135,7 @@ class FamilyTuples:
         if fragments.codes is None:
             total = len(self) if self.cells is None else int(self.cells.rows.sum())
             return np.full(len(fragments.ranges.owners), total)
-        upto = np.r_[0, np.cumsum(self.counted(fragments.codes, fragments.count))]
+        upto = running_totals(self.counted(fragments.codes, fragments.count))
         return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
 
 
@@ -339,7 +348,10 @@ class Rows:
         axis = family.axis
         if axis is None or family.ranges is None:
             return Fragments(None, 1, 1, _ALL)
-        return Fragments(self.placed(axis, at), axis.size, axis.null, Ranges(*family.ranges))
+        ranges = family.__dict__.setdefault(
+            "_fragment_ranges", Ranges(*family.ranges)
+        )  # with what it remembers
+        return Fragments(self.placed(axis, at), axis.size, axis.null, ranges)
 
     def placed(self, axis: Axis, at: Ints) -> Ints:
         """The codes of some rows on an axis."""
@@ -372,4 +384,4 @@ class Rows:
 
 def selection_key(family: Family, clock: str) -> tuple[object, ...]:
     """A cache key that is equal for families that select the same rows."""
-    return clock, *map(predicate_text, family.rest)
+    return clock, family.rest_texts

@@ -73,6 +73,13 @@ class Axis:
 
     def translation(self, finer: Axis) -> np.ndarray:
         """This axis's code for each code of a finer axis, which has all thresholds of this one."""
+        known = self.__dict__.get("_translation")
+        if known is None or known[0] is not finer:
+            known = self.__dict__["_translation"] = finer, self._translated(finer)
+        codes: np.ndarray = known[1]
+        return codes
+
+    def _translated(self, finer: Axis) -> np.ndarray:
         if self.kind is AxisKind.BYTES:
             own = np.array([finer.places[t] for t in self.thresholds], np.int64)
         else:

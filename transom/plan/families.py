@@ -181,6 +181,11 @@ class Family:
     def __getstate__(self) -> dict[str, object]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__} | {"members": ()}
 
+    @cached_property
+    def rest_texts(self) -> tuple[str, ...]:
+        """The texts of what all members require: families with equal ones read the same rows."""
+        return tuple(map(predicate_text, self.rest))
+
     @property
     def signed(self) -> bool:
         """Whether fragments are signatures."""

@@ -70,7 +70,7 @@ class Limits:
     cell_sample: int = 1 << 13  # tuples from which the number of cells is estimated first
 
     # Few rows. Families with at most so many pairs of a row and a box of a selection are folded together.
-    matrix_cells: int = 1 << 14
+    matrix_cells: int = 1 << 16
 
     # Folding. Cells are a dense array if that is not too large; otherwise pairs of a cell and a member.
     dense_cells: int = 1 << 22  # most cells of an array

@@ -14,7 +14,7 @@ from math import gcd
 
 import numpy as np
 
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, running_totals
 from transom.columns.groups import sorted_distinct
 from transom.elements import WindowSpec
 from transom.windows.intervals import IntervalSet
@@ -87,8 +87,11 @@ class Slices:
         """The fine slice of each time; where times are in order, edges are searched among the times instead."""
         if not in_order:
             return np.searchsorted(self.edges, times, side="right")
-        borders = np.r_[0, np.searchsorted(times, self.edges), len(times)]
-        return np.repeat(np.arange(self.fine), np.diff(borders))
+        borders = np.searchsorted(times, self.edges)
+        counts = np.empty(self.fine, np.int64)
+        counts[:-1], counts[-1] = borders, len(times)
+        counts[1:] -= borders
+        return np.repeat(np.arange(self.fine), counts)
 
 
 def progressions(windows: Sequence[Iterable[WindowSpec]], paned: bool = False) -> Progressions:
@@ -146,18 +149,20 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
     order = np.lexsort((times, whose))
     whose, times = whose[order], times[order]
     if len(times) > 1:
-        is_new = np.r_[True, (times[1:] != times[:-1]) | (whose[1:] != whose[:-1])]
+        is_new = np.ones(len(times), bool)
+        np.logical_or(times[1:] != times[:-1], whose[1:] != whose[:-1], out=is_new[1:])
         whose, times = whose[is_new], times[is_new]
     edges = sorted_distinct(times)
     counts = np.bincount(whose, minlength=owners) + 1
-    bounds = np.r_[0, np.cumsum(counts)]
+    bounds = running_totals(counts)
     heads = bounds[:-1]
     inner = np.ones(bounds[-1], bool)
     inner[heads] = False
     starts, firsts = np.empty(bounds[-1], np.int64), np.zeros(bounds[-1], np.int64)
     starts[heads], starts[inner] = cut.before(low, owners), times
     firsts[inner] = np.searchsorted(edges, times) + 1
-    stops = np.r_[starts[1:], 0]
+    stops = np.empty_like(starts)
+    stops[:-1] = starts[1:]
     stops[bounds[1:] - 1] = cut.after(high, owners)
     return Slices(edges, bounds, firsts, starts, stops)
 
