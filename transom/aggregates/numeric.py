@@ -27,9 +27,11 @@ from transom.aggregates.accumulators import (
     Sum,
     lift_where,
 )
+from transom.columns.arrays import plain_column
 
 Values = NDArray[Any]
 Runs = tuple[Codes, Codes]  # starts and stops, half-open
+_PLAIN_TYPES = frozenset((pa.int64(), pa.float64()))
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class NumericForm:
 
     def values(self, array: pa.Array) -> tuple[Values, NDArray[np.bool_] | None]:
         """A column as numbers with the identity in place of nulls; and where it is not null, None if everywhere."""
+        if array.type in _PLAIN_TYPES and array.type == self.type and not array.null_count:
+            return array.to_numpy(), None
         valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
@@ -68,7 +72,7 @@ class NumericForm:
     def column(self, numbers: Values, present: NDArray[np.bool_] | None) -> pa.Array:
         """Numbers as the column of a state; null where no value is present."""
         mask = None if present is None or present.all() else ~present
-        plain = pa.array(numbers, mask=mask)
+        plain = plain_column(numbers) if mask is None else pa.array(numbers, mask=mask)
         if plain.type == self.type:
             return plain
         if pa.types.is_boolean(self.type):

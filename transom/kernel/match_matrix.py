@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
 from transom.aggregates.numeric import NumericForm, Values, contributions, numeric_form
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, plain_column
 from transom.columns.groups import densify
 from transom.elements import Clock
 from transom.kernel.matrix_plan import MatrixPlan, NumberColumn, SheetPlan, StateSlot
@@ -273,4 +273,4 @@ def _masked(form: NumericForm, numbers: Values, shown: Mask) -> Values:
 
 def _own(numbers: Ints) -> pa.Array:
     """A part of an array as a column that holds no more memory than it needs."""
-    return pa.array(numbers.copy())
+    return plain_column(numbers.copy())

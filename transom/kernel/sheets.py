@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.accumulators import CountRows
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, plain_column
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
@@ -35,8 +35,9 @@ def combine_sheets(
             stacks.setdefault((layout.merged, layout.keys), {})[sheet] = filled
         else:
             combined[sheet] = layout.schema.empty_table()
-    for stack in stacks.values():
-        combined |= _combined_stack(layouts, stack)
+    with np.errstate(invalid="ignore"):  # NaN and infinities are numbers like others here
+        for stack in stacks.values():
+            combined |= _combined_stack(layouts, stack)
     return combined
 
 
@@ -65,9 +66,9 @@ def _combined_stack(
         picked = order[start : start + sizes[i]] - start
         runs = heads[low:high] - start if high - low < sizes[i] else None
         at = pa.array(firsts[low:high])
-        columns = [pa.array(numbers[low:high].copy()) for numbers in (selections, starts, stops)]
+        columns = [plain_column(numbers[low:high].copy()) for numbers in (selections, starts, stops)]
         columns += [key.take(at) for key in keys]
-        columns.append(pa.array(rows[low:high].copy()))
+        columns.append(plain_column(rows[low:high].copy()))
         columns += _combined_states(layouts[sheet], parts, picked, runs)
         yield sheet, pa.Table.from_arrays(columns, schema=layouts[sheet].schema)
 
@@ -113,8 +114,7 @@ def _combined_states(
             numbers, valid = form.values(states[0])
             numbers, present = numbers[picked], None if valid is None else valid[picked]
             if runs is not None:
-                with np.errstate(invalid="ignore"):
-                    numbers = form.ufunc.reduceat(numbers, runs)
+                numbers = form.ufunc.reduceat(numbers, runs)
                 present = None if present is None else np.logical_or.reduceat(present, runs)
             yield form.column(numbers, present)
 
