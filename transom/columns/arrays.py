@@ -1,4 +1,4 @@
-"""NumPy arrays: names of their types for annotations, running totals, and numbers as columns of Arrow."""
+"""NumPy arrays: names of their types for annotations, offsets, and numbers as columns of Arrow."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def plain_column(numbers: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def running_totals(counts: Ints) -> Ints:
+def count_offsets(counts: Ints) -> Ints:
     """The sum of all counts before each, and of all.
 
-    >>> running_totals(np.array([2, 0, 3])).tolist()
+    >>> count_offsets(np.array([2, 0, 3])).tolist()
     [0, 2, 2, 5]
     """
     totals = np.zeros(len(counts) + 1, np.int64)

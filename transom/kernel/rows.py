@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
-from transom.columns.arrays import Ints, Mask, running_totals
+from transom.columns.arrays import Ints, Mask, count_offsets
 from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
@@ -135,7 +135,7 @@ class FamilyTuples:
         if fragments.codes is None:
             total = len(self) if self.cells is None else int(self.cells.rows.sum())
             return np.full(len(fragments.ranges.owners), total)
-        upto = running_totals(self.counted(fragments.codes, fragments.count))
+        upto = count_offsets(self.counted(fragments.codes, fragments.count))
         return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
 
 

@@ -14,7 +14,7 @@ from math import gcd
 
 import numpy as np
 
-from transom.columns.arrays import Ints, Mask, running_totals
+from transom.columns.arrays import Ints, Mask, count_offsets
 from transom.columns.groups import sorted_distinct
 from transom.elements import WindowSpec
 from transom.windows.intervals import IntervalSet
@@ -154,7 +154,7 @@ def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:
         whose, times = whose[is_new], times[is_new]
     edges = sorted_distinct(times)
     counts = np.bincount(whose, minlength=owners) + 1
-    bounds = running_totals(counts)
+    bounds = count_offsets(counts)
     heads = bounds[:-1]
     inner = np.ones(bounds[-1], bool)
     inner[heads] = False
