@@ -20,6 +20,7 @@ from transom.promising.batch_tuples import (
     merge_arrivals,
     tuple_columns,
 )
+from transom.promising.execution import DriverTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import make_probes
 from transom.promising.state_updates import evicted, with_arrival, with_registered
@@ -69,6 +70,9 @@ class Partition:
     def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         return concat_tuples(self.held[summary])
 
+    def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
+        return concat_tuples(self.held[summary]).between(since, until)
+
 
 @dataclass
 class PureStores:
@@ -77,6 +81,7 @@ class PureStores:
     shapes: Mapping[str, Summary]
     queries: Mapping[str, PreferenceQuery]
     partitions: int = 1
+    by_cell: bool = False  # as in tasks, which know only their partition: it is the default with partitions
     known: PromisingState = field(default_factory=PromisingState)
     batch_id: int = 0
     found: dict[str, list[Any]] = field(default_factory=dict)
@@ -112,7 +117,8 @@ class PureStores:
             for name, own in self.known.summaries.items()
         }
         known = replace(self.known, summaries=summaries)
-        planner, queries = ProbePlanner(known, arrivals, self.batch_id), dict(known.queries)
+        read = None if self.by_cell or self.partitions > 1 else DriverTuples(known)
+        planner, queries = ProbePlanner(known, arrivals, self.batch_id, read), dict(known.queries)
         for name, query in self.queries.items():
             probes = planner.plan(name, query, budget)
             rows = cost = 0
@@ -120,6 +126,12 @@ class PureStores:
             while True:
                 for side, probe in enumerate(probes):
                     made = np.zeros_like(probe.taken)
+                    if probe.whole is not None:
+                        done = make_probes(probe, DriverTuples(known), None)
+                        self.found[name] += done.table.to_pylist()
+                        rows, cost = rows + done.table.num_rows, cost + done.charge
+                        probes[side] = replace(probe, taken=done.made, whole=None)
+                        continue
                     for part in range(self.partitions):
                         mine = (probe.regions.bucket % self.partitions == part) & (probe.taken > 0)
                         if mine.any():

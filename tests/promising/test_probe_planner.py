@@ -26,13 +26,17 @@ batch = st.tuples(
 
 
 def stores(
-    structures: tuple[str, str], preference: Preference, partitions: int = 1, **options: Any
+    structures: tuple[str, str],
+    preference: Preference,
+    partitions: int = 1,
+    by_cell: bool = False,
+    **options: Any,
 ) -> PureStores:
     shapes = {
         f"items{n}": shape_of(n, structure=structures[n - 1], buckets=4, rate=2, depth=6, **options)
         for n in (1, 2)
     }
-    return PureStores(shapes, {"join": join_of(preference)}, partitions)
+    return PureStores(shapes, {"join": join_of(preference)}, partitions, by_cell)
 
 
 def run(engine: PureStores, batches: Any, budget: int | None, restarts: bool = False) -> Counter[Any]:
@@ -110,7 +114,7 @@ def test_partitions_make_the_same_choice_as_the_driver(seed: int) -> None:
     ]
     found = []
     for partitions in (1, 4):
-        engine = stores(("cells", "adjusting"), Preference("desc", window=WINDOW), partitions)
+        engine = stores(("cells", "adjusting"), Preference("desc", window=WINDOW), partitions, by_cell=True)
         run(engine, batches, 300)
         found.append((pairs(engine), engine.known.queries["join"].done))
     assert found[0] == found[1]
@@ -234,3 +238,24 @@ def test_a_row_of_the_first_or_last_year_harms_no_later_batch(structure: str, ye
     exact = run(engine, batches, 50)
     engine.idle()
     assert pairs(engine) == exact and exact.total() == 3
+
+
+@pytest.mark.parametrize("order", ["desc", "asc", "weighted"])
+@pytest.mark.parametrize("fade", [1.0, 0.8])
+def test_a_short_budget_is_spent_on_pairs_alone_and_the_share_is_exact(order: str, fade: float) -> None:
+    """Tuples come up to half a minute out of order, in batches that are longer than the window."""
+    rng = np.random.default_rng(7)
+    engine = stores(("adjusting", "cells"), Preference(order, fade, WINDOW))
+    batches = []
+    for n in range(8):
+        times = n * 15 * SECOND + rng.integers(-30, 30, 80) * SECOND
+        batches.append(
+            (n % 2 + 1, list(zip(np.minimum(rng.zipf(1.5, 80), 20).tolist(), times.tolist(), strict=True)))
+        )
+    exact = run(engine, batches, 40)
+    own = engine.known.queries["join"]
+    assert own.done.probes == own.done.produced == pairs(engine).total() == 40 * 7, (
+        "the first batch has no partners"
+    )
+    assert not pairs(engine) - exact
+    assert own.coverage.share == pytest.approx(pairs(engine).total() / exact.total())

@@ -37,7 +37,7 @@ from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Probe, ProbeResult, make_probes
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
-from transom.promising.tuples import KeptTuples
+from transom.promising.tuples import FIELDS, KeptTuples
 from transom.results.emit import BatchOutput
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
@@ -97,7 +97,7 @@ class _Made:
         if done.table.num_columns:
             self._tables.append(done.table)
         self.charge += done.charge
-        self.probes[side] = replace(self.probes[side], taken=done.made)
+        self.probes[side] = replace(self.probes[side], taken=done.made, whole=None)
 
     @property
     def table(self) -> pa.Table | None:
@@ -182,7 +182,8 @@ class Promising:
         }
         started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
-        planner = ProbePlanner(PromisingState(summaries, before.queries), arrivals, intent.batch_id)
+        promising_state = PromisingState(summaries, before.queries)
+        planner = ProbePlanner(promising_state, arrivals, intent.batch_id, DriverTuples(promising_state))
         plans = {
             name: planner.plan(name, query, budgets[name])
             for name, query in living.items()
@@ -228,7 +229,7 @@ class Promising:
                 if any(promising_state.summaries[one.summary].files for one in probe.query.sides):
                     query_probes.on_executors = True
                     partitioned.append((query_probes, side))
-                elif probe.taken.any():
+                elif probe.whole is not None or probe.taken.any():
                     query_probes.add(side, make_probes(probe, read, query_probes.left))
         self._probe_on_executors(partitioned, promising_state)
 
@@ -278,12 +279,25 @@ class DriverTuples:
     def __init__(self, promising_state: PromisingState):
         self.state = promising_state
         self._read: dict[tuple[str, str, bytes], KeptTuples] = {}
+        self._near: dict[tuple[str, int | None, int | None], KeptTuples] = {}
 
     def batches(self, summary: str, batches: Ints) -> KeptTuples:
         return self._chosen(summary, "batch_id", batches)
 
     def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         return self._chosen(summary, "bucket", buckets)
+
+    def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
+        key = summary, since, until
+        if key not in self._near:
+            own = self.state.summaries[summary]
+            parts = [run.tuples.between(since, until).table for run in own.runs]
+            tables = [part for part in parts if part.num_rows] or parts[:1]
+            if not tables:
+                column = f".{own.representation.shape.column}"
+                tables = [pa.schema([*FIELDS, pa.field(column, pa.null())]).empty_table()]
+            self._near[key] = KeptTuples(pa.concat_tables(tables, promote_options="default").combine_chunks())
+        return self._near[key]
 
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()

@@ -109,6 +109,7 @@ def join_regions(
         promise=worth / faded if preference.order == "asc" else worth * faded,
         expected=values.count[value] * inside[value, zone],
         likely=estimate[value, zone] >= LIKELY,
+        by_key=np.zeros(len(value), bool),
     )
     return _joined(regions, zones.granularity[zone])
 

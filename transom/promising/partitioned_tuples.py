@@ -247,6 +247,9 @@ class _Files:
     def buckets(self, summary: str, buckets: Ints) -> KeptTuples:
         return self._kept(summary)
 
+    def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
+        return self._kept(summary).between(since, until)
+
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:
             tuples_held = self.held[summary]

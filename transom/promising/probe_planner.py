@@ -10,8 +10,10 @@ import numpy as np
 from transom.columns.arrays import Ints, Mask
 from transom.kernel.predicates import evaluate
 from transom.promising.batch_tuples import BatchArrival
+from transom.promising.found_tuples import TupleReading, truth_of
 from transom.promising.joins import BatchValues, join_regions
-from transom.promising.probes import Probe, truth_of
+from transom.promising.key_planner import KeyPlanner
+from transom.promising.probes import Probe, TupleReader
 from transom.promising.regions import Regions, spend_budget
 from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preference_query import PreferenceQuery, Side
@@ -21,20 +23,73 @@ MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond this number, unlikely regio
 
 
 class ProbePlanner:
-    """Plans the probes of queries, given the summaries with the batch's tuples inserted."""
+    """Plans the probes of queries, given the summaries with the batch's tuples inserted.
 
-    def __init__(self, state: PromisingState, arrivals: Mapping[str, BatchArrival], batch_id: int):
+    Where the tuples are at hand, with `read`, matches are looked up by key, and a summary is asked only if the
+    budget does not suffice for all of them.
+    """
+
+    def __init__(
+        self,
+        state: PromisingState,
+        arrivals: Mapping[str, BatchArrival],
+        batch_id: int,
+        read: TupleReader | None = None,
+    ):
         self.state, self.batch_id = state, batch_id
         self.arrivals = {name: arrival for name, arrival in arrivals.items() if arrival.rows}  # not only late
+        self._by_key = None if read is None else KeyPlanner(state, self.arrivals, batch_id, read)
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
         """The probes that a query makes among the batch's tuples and in deferred regions."""
+        if self._by_key is not None and not any(
+            self.state.summaries[side.summary].files for side in query.sides
+        ):
+            return self._plan_by_key(self._by_key, name, query, budget)
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
         ]
         return self._spent(name, query, fresh, self.deferred(name, query), budget)
+
+    def _plan_by_key(
+        self, by_key: KeyPlanner, name: str, query: PreferenceQuery, budget: int | None
+    ) -> list[Probe]:
+        """All matches if the budget suffices; otherwise those that the query prefers."""
+        readings = [self._reading(name, query, side) for side in range(len(query.sides))]
+        matches = [by_key.matches(reading) for reading in readings]
+        waiting = self.deferred(name, query)
+        total = sum(found.total for found in matches if found is not None) + _left(waiting)
+        if budget is None or total <= budget:
+            return [
+                Probe(
+                    name,
+                    query,
+                    side,
+                    own,
+                    own.left,
+                    0,
+                    not self.arrivals,
+                    reading.since,
+                    reading.keys,
+                    whole=None if found is None else found.whole(),
+                )
+                for side, (reading, found, own) in enumerate(zip(readings, matches, waiting, strict=True))
+            ]
+        lines = [None if found is None else found.lines() for found in matches]
+        fresh = [
+            Regions.none() if found is None else by_key.regions(reading, found)
+            for reading, found in zip(readings, lines, strict=True)
+        ]
+        probes = self._spent(name, query, fresh, waiting, budget)
+        return [replace(probe, found=found) for probe, found in zip(probes, lines, strict=True)]
+
+    def _reading(self, name: str, query: PreferenceQuery, side: int) -> TupleReading:
+        shapes = [self.state.summaries[one.summary].representation.shape for one in query.sides]
+        return TupleReading(
+            query, side, tuple(shape.column for shape in shapes), self.state.queries[name].since
+        )
 
     def plan_rest(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
         """The probes that a query makes next with another budget, in the regions that its last probes left."""
@@ -53,9 +108,8 @@ class ProbePlanner:
             Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
         )
         parts = _split(now, fresh), _split(later, waiting)
-        shapes = [self.state.summaries[side.summary].representation.shape for side in query.sides]
-        keys, since = tuple(shape.column for shape in shapes), self.state.queries[name].since
-        probes = []
+        reading = self._reading(name, query, 0)
+        keys, since, probes = reading.keys, reading.since, []
         for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
             taken = np.concatenate([parts[0][side], parts[1][side]])
             both = Regions.concatenated([new, old])
@@ -66,6 +120,9 @@ class ProbePlanner:
         """The deferred regions of a query whose tuples are all kept and may still be in the window."""
         deferred = []
         for side, regions in enumerate(self.state.queries[name].pending):
+            if not len(regions):
+                deferred.append(regions)
+                continue
             states = [self.state.summaries[one.summary].representation for one in query.sides]
             probing, probed = states[side], states[len(states) - 1 - side]
             window = query.preference.window
@@ -79,6 +136,9 @@ class ProbePlanner:
     ) -> PreferenceState:
         """A query's state after its last probes of a batch, whose probes cost `charge` and produced `rows`."""
         query_state = self.state.queries[name]
+        if not query_state.waits and not any(len(probe.regions) for probe in probes):
+            done = Coverage(query_state.done.probes + charge, query_state.done.produced + rows)
+            return replace(query_state, done=done)
         left = [probe.regions.after(probe.taken) for probe in probes]
         best_regions = [_most(regions) for regions in left]
         waiting = self.deferred(name, query)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transom.columns.arrays import Ints, Mask
 from transom.kernel.predicates import evaluate
-from transom.promising.batch_tuples import column_name, scalars_read_by
+from transom.promising.found_tuples import (
+    FoundTuples,
+    TupleReading,
+    column_reader,
+    equal_values,
+    found_pairs,
+    found_selection,
+    names_read,
+    truth_of,
+)
 from transom.promising.joins import probe_join
+from transom.promising.key_matches import Lines
 from transom.promising.regions import Regions, spending_order
 from transom.promising.selections import probe_selection
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Scalar
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,17 @@ class Probe:
     resumes: bool  # whether the batch has no new tuples and only resumes deferred regions
     since: int  # the query's first batch: it sees the tuples of this and later batches
     keys: tuple[str, ...]  # the summarized columns of the sides
+    found: FoundTuples | None = None  # the matches of the first `fresh` regions, if these are by key
+    whole: FoundTuples | None = None  # matches that are all produced, and need no regions
+
+    @property
+    def reading(self) -> TupleReading:
+        """How the query reads tuples."""
+        return TupleReading(self.query, self.side, self.keys, self.since)
 
     def of(self, mask: Mask) -> Probe:
         """The probes of some of the regions."""
-        return replace(self, regions=self.regions.where(mask), taken=self.taken[mask])
+        return replace(self, regions=self.regions.where(mask), taken=self.taken[mask], found=None, whole=None)
 
     def rest(self) -> tuple[Regions, Regions]:
         """The remaining probes of the batch's own regions, and of the deferred ones."""
@@ -67,6 +82,10 @@ class TupleReader(Protocol):
         """The tuples of some value buckets."""
         ...
 
+    def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
+        """The tuples from a time to before another, in no particular order."""
+        ...
+
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -84,20 +103,85 @@ def make_probes(probe: Probe, read: TupleReader, limit: int | None = None) -> Pr
     and `0time` and `1time`.
     """
     some = np.flatnonzero(probe.taken > 0)
+    if probe.whole is not None and not len(some):
+        table = probe.whole.table(probe.reading, probe.whole.rows())
+        return ProbeResult(table, probe.whole.matches.total, np.zeros_like(probe.taken))
     some = some[spending_order(probe.regions.where(some), probe.query.preference.order)]
+    made, charge = np.zeros_like(probe.taken), 0
+    tables: list[pa.Table] = []
+    if probe.whole is not None:
+        tables.append(probe.whole.table(probe.reading, probe.whole.rows()))
+        charge += probe.whole.matches.total
+    by_key = probe.regions.by_key[some]
+    for own, probes in ((some[by_key], _probes_by_key), (some[~by_key], _probes_by_cell)):
+        if len(own):
+            table, cost, made[own] = probes(probe, own, read, None if limit is None else limit - charge)
+            tables.append(table)
+            charge += cost
+    return ProbeResult(pa.concat_tables(tables, promote_options="default"), charge, made)
+
+
+def _probes_by_key(
+    probe: Probe, some: Ints, read: TupleReader, limit: int | None
+) -> tuple[pa.Table, int, Ints]:
+    """The next matches of regions by key: those of the batch are at hand, others are looked up again."""
+    taken = _within(probe.taken[some], limit)
+    reading, tables = probe.reading, []
+    is_fresh = (some < probe.fresh) & (probe.found is not None)
+    if probe.found is not None and is_fresh.any():
+        counts = np.zeros(probe.fresh, np.int64)
+        counts[some[is_fresh]] = taken[is_fresh]
+        rows = probe.found.rows(probe.regions.done[: probe.fresh], counts, reading.spreads)
+        tables.append(probe.found.table(reading, rows))
+    others = some[~is_fresh]
+    regions = probe.regions.where(others)
+    for batch_id in np.unique(regions.batch_id).tolist():
+        here = np.flatnonzero(regions.batch_id == batch_id)
+        found = found_again(reading, regions.where(here), batch_id, read)
+        rows = found.rows(regions.done[here], taken[~is_fresh][here], reading.spreads)
+        tables.append(found.table(reading, rows))
+    return pa.concat_tables(tables, promote_options="default"), int(taken.sum()), taken
+
+
+def found_again(reading: TupleReading, regions: Regions, batch_id: int, read: TupleReader) -> FoundTuples:
+    """The matches of regions by key of an earlier batch."""
+    query = reading.query
+    arriving = read.batches(query.sides[reading.side].summary, np.array([batch_id]))
+    if len(query.sides) == 1:
+        found = found_selection(reading, regions.key, arriving)
+    else:
+        since, until = int(regions.since.min()), int(regions.until.max())
+        others = read.between(query.sides[reading.other].summary, since, until)
+        found = found_pairs(
+            reading, Lines(regions.key, regions.since, regions.until), batch_id, arriving, others
+        )
+    if (found.matches.counts != regions.cell).any():
+        raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
+    return found
+
+
+def _within(taken: Ints, limit: int | None) -> Ints:
+    """As many of the probes, in this order, as a limit allows."""
+    return taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
+
+
+def _probes_by_cell(
+    probe: Probe, some: Ints, read: TupleReader, limit: int | None
+) -> tuple[pa.Table, int, Ints]:
+    """The next probes of regions that are cells of a summary."""
     regions, taken = probe.regions.where(some), probe.taken[some]
-    sides, made = probe.query.sides, np.zeros_like(probe.taken)
+    sides = probe.query.sides
     probing = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
     if len(sides) == 1:
-        made[some] = taken if limit is None else np.clip(limit - (np.cumsum(taken) - taken), 0, taken)
-        rows, _ = probe_selection(regions, made[some], probing)
-        return ProbeResult(_kept(probe, [probing.table.take(pa.array(rows))]), len(rows), made)
+        taken = _within(taken, limit)
+        rows, _ = probe_selection(regions, taken, probing)
+        return _kept(probe, [probing.table.take(pa.array(rows))]), len(rows), taken
     probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
-    mine, theirs, charge, made[some] = probe_join(
+    mine, theirs, charge, made = probe_join(
         regions, taken, probing, probed, probe.query.preference.window, limit
     )
     tables = [probing.table.take(pa.array(mine)), probed.table.take(pa.array(theirs))]
-    return ProbeResult(_kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made)
+    return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made
 
 
 def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
@@ -106,35 +190,14 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
     for side, table in zip(probe.query.sides, tables, strict=True):
         keep &= table["batch"].to_numpy() >= probe.since
         if side.where is not None:
-            keep &= truth_of(evaluate(side.where, _columns(table)))
+            keep &= truth_of(evaluate(side.where, column_reader(table)))
     if len(tables) == 2:  # in rare cases, different values have the same key
-        one, other = (table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True))
-        equal = truth_of(pc.equal(one, other))
-        if pa.types.is_floating(one.type):  # in Spark, NaN equals NaN
-            equal |= truth_of(pc.is_nan(one)) & truth_of(pc.is_nan(other))
-        keep &= equal
+        keep &= equal_values(*(table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True)))
     mask = pa.array(keep)
     columns: dict[str, pa.ChunkedArray] = {}
     for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
-        names = ["time", *(f".{column}" for column in side.columns)]
-        names += [column_name(scalar) for scalar in scalars_read_by(probe.query, side)]
-        for name in names:
+        for name in names_read(probe.query, side):
             # The query sees no tuple from before its registration, so it needs no value of a missing column.
             kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
             columns[f"{number}{name}"] = kept.filter(mask)
     return pa.table(columns)
-
-
-def _columns(table: pa.Table) -> Callable[[Scalar], pa.Array]:
-    def column(scalar: Scalar) -> pa.Array:
-        name = column_name(scalar)
-        if name not in table.column_names:  # the tuples are older than the query
-            return pa.nulls(table.num_rows, scalar.type)
-        return table[name].combine_chunks()
-
-    return column
-
-
-def truth_of(values: pa.Array | pa.ChunkedArray) -> Mask:
-    """A mask of the true values; null is false."""
-    return values.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ class Regions:
     with the `cell` tuples of the other stream in `bucket` from `since` to before `until` that came in
     earlier batches. For a selection: the batch's own tuples in that cell, and `arriving` is 1. Times identify
     a region, so it outlives the zone from which it was made.
+
+    A region `by_key` has only matches: the pairs of the arriving tuples of `key`, or the selected tuples of
+    that value. `cell` is their number, and `since` and `until` are the times of the partners.
     """
 
     key: Keys
@@ -36,11 +40,13 @@ class Regions:
     promise: Floats
     expected: Floats
     likely: Mask
+    by_key: Mask
 
     def __len__(self) -> int:
         return len(self.key)
 
     @staticmethod
+    @cache
     def none() -> Regions:
         return Regions(**{name: np.zeros(0, dtype) for name, dtype in DTYPES.items()})
 
@@ -98,8 +104,8 @@ class Regions:
     def concatenated(parts: Iterable[Regions]) -> Regions:
         """The regions of all parts."""
         some = [part for part in parts if len(part)]
-        if not some:
-            return Regions.none()
+        if len(some) < 2:
+            return some[0] if some else Regions.none()
         return Regions(**{name: np.concatenate([getattr(part, name) for part in some]) for name in DTYPES})
 
 
@@ -117,6 +123,7 @@ STORED_COLUMNS = {
     "promise": "promise",
     "expected": "expected",
     "likely": "likely",
+    "by_key": "by_key",
 }
 
 DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | {
@@ -124,6 +131,7 @@ DTYPES: dict[str, type] = {field.name: np.int64 for field in fields(Regions)} | 
     "promise": np.float64,
     "expected": np.float64,
     "likely": np.bool_,
+    "by_key": np.bool_,
 }
 
 

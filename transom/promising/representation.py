@@ -63,15 +63,23 @@ class Representation:
 
     shape: Summary
     every: tuple[Zone, ...] = ()
-    pyramids: tuple[Pyramid, ...] = ()
+    built: tuple[Pyramid, ...] = ()  # over the zones of an earlier representation, to build on
     high: int | None = None
     since: int | None = None
 
     @classmethod
     def new(cls, shape: Summary) -> Representation:
-        return cls(shape, pyramids=(Pyramid(),) * max(shape.depth, 2))
+        return cls(shape, built=(Pyramid(),) * max(shape.depth, 2))
 
-    @property
+    @cached_property
+    def pyramids(self) -> tuple[Pyramid, ...]:
+        """A pyramid over the zones of each granularity, built when it is first needed."""
+        return tuple(
+            pyramid.over({zone.number: zone.summaries for zone in self.every if zone.granularity == i})
+            for i, pyramid in enumerate(self.built, 1)
+        )
+
+    @cached_property
     def floor(self) -> int | None:
         """The first time that is kept; None before the first tuple."""
         if self.high is None:
@@ -91,11 +99,7 @@ class Representation:
             high = max(high, int(more.steps[-1]) * step_of(self.shape))
         high = high if self.high is None else max(high, self.high)
         every = _Insertion(self, more, self._reach(high, since)).zones()
-        pyramids = tuple(
-            pyramid.over({zone.number: zone.summaries for zone in every if zone.granularity == i})
-            for i, pyramid in enumerate(self.pyramids, 1)
-        )
-        return Representation(self.shape, every, pyramids, high, since)
+        return Representation(self.shape, every, self.__dict__.get("pyramids", self.built), high, since)
 
     def advanced(self, since: int | None = None) -> Representation:
         """The representation without the tuples before `since`, as far as the granularities allow."""
@@ -124,8 +128,9 @@ class Representation:
         zones = [zone for zone in self.every if since is None or zone.until * step > since]
         if not zones:
             return np.zeros(len(keys))
-        whole = _added([zone.summaries for zone in zones])
-        return np.clip(whole.estimate(buckets, keys), 0, whole.counts[buckets])
+        first, *others = [zone.summaries for zone in zones]
+        counts = sum((one.counts[buckets] for one in others), first.counts[buckets])
+        return np.clip(first.read_sum(others, buckets, first.places(keys)), 0, counts)
 
     def flat(self) -> Representation:
         """The representation with a single zone: `total` is the same, and it is small enough to send to tasks."""
@@ -133,12 +138,12 @@ class Representation:
             return self
         whole = _added([zone.summaries for zone in self.every])
         zone = replace(self.every[-1], since=self.every[0].since, summaries=whole)
-        return replace(self, every=(zone,), pyramids=())
+        return replace(self, every=(zone,), built=())
 
     @cached_property
     def nbytes(self) -> int:
         distinct = {id(zone.summaries): zone.summaries.nbytes for zone in self.every}
-        return sum(distinct.values()) + sum(pyramid.nbytes for pyramid in self.pyramids)
+        return sum(distinct.values()) + sum(pyramid.nbytes for pyramid in self.__dict__.get("pyramids", ()))
 
     def packed(self) -> bytes:
         """The representation as bytes, without pyramids, which are rebuilt from the zones."""

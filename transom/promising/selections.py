@@ -70,6 +70,7 @@ class BatchCells:
             promise=worth,
             expected=expected,
             likely=expected >= LIKELY,
+            by_key=np.zeros(len(cell), bool),
         )
 
     def _summed(self, amounts: Floats, matching: Mask) -> Floats:

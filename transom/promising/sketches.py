@@ -37,6 +37,8 @@ class CountSketches(CellSummaries):
 
     def summarize(self, cell: Ints, key: Keys, count: Ints | None = None) -> Self:
         cells, rows, width = self.counters.shape
+        if len(cell) < cells:
+            return self._with_few(cell, mix_bits(key), count)
         base, words = cell * (2 * width), mix_bits(key)
         counters = np.empty_like(self.counters)
         for row in range(rows):
@@ -46,6 +48,16 @@ class CountSketches(CellSummaries):
             )
             np.subtract(both[:, :, 0], both[:, :, 1], out=counters[:, row])
         counters += self.counters
+        return type(self)(self.counts + _totals(cell, cells, count), counters)
+
+    def _with_few(self, cell: Ints, words: Keys, count: Ints | None) -> Self:
+        """The summaries with few tuples more, for which most counters stay as they are."""
+        cells, rows, width = self.counters.shape
+        counters = self.counters.copy()
+        flat, more = counters.reshape(-1), 1 if count is None else np.asarray(count, np.int64)
+        for row in range(rows):
+            slot = _slots(words, row, width)
+            np.add.at(flat, (cell * rows + row) * width + (slot >> 1), (1 - 2 * (slot & 1)) * more)
         return type(self)(self.counts + _totals(cell, cells, count), counters)
 
     def places(self, key: Keys) -> Ints:
@@ -61,6 +73,14 @@ class CountSketches(CellSummaries):
             rows, *more, *places.shape[1:]
         )  # rows stay first when keys are spread over cells
         found = self.counters.reshape(-1).take(cell * (rows * width) + (places >> 1))
+        return _median(found * (1 - 2 * (places & 1)))
+
+    def read_sum(self, others: Sequence[Self], cell: Ints, places: Ints) -> Floats:
+        _, rows, width = self.counters.shape
+        if places[0].size * len(others) > self.counters.size:
+            return super().read_sum(others, cell, places)
+        at = cell * (rows * width) + (places >> 1)  # counters are added, so only those of the keys are needed
+        found = sum((one.counters.reshape(-1).take(at) for one in others), self.counters.reshape(-1).take(at))
         return _median(found * (1 - 2 * (places & 1)))
 
     def confidence(self, recent: Self | None = None) -> Floats:
@@ -89,6 +109,8 @@ class CountSketches(CellSummaries):
         return type(self)(self.counts[since:until].copy(), self.counters[since:until].copy())
 
     def sum_groups(self, group: Ints, groups: int) -> Self:
+        if groups == 1:
+            return type(self)(self.counts.sum(keepdims=True), self.counters.sum(0, keepdims=True))
         order = np.argsort(group, kind="stable")
         firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
         counts = np.zeros(groups, np.int64)

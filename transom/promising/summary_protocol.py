@@ -44,6 +44,13 @@ class CellSummaries(ABC):
     def read(self, cell: Ints, places: NDArray) -> Floats:
         """The estimates at the places of keys."""
 
+    def read_sum(self, others: Sequence[Self], cell: Ints, places: NDArray) -> Floats:
+        """The estimates at the places of keys in the sum of these summaries and others."""
+        whole = self
+        for other in others:
+            whole = whole.add(other)
+        return whole.read(cell, places)
+
     @abstractmethod
     def confidence(self, recent: Self | None = None) -> Floats:
         """How far to trust each cell's estimates, from 0 to 1; with `recent`, as a description of those tuples.

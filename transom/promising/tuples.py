@@ -66,6 +66,21 @@ class KeptTuples:
         """The tuples from a time on; earlier tuples are evicted."""
         return self if floor is None else self.where(self.time >= floor)
 
+    def between(self, since: int | None, until: int | None) -> KeptTuples:
+        """The tuples from a time to before another; None is unbounded."""
+        low, high = self.times
+        if (since is None or since <= low) and (until is None or until > high):
+            return self
+        return self.where(
+            (self.time >= (low if since is None else since))
+            & (self.time < (high + 1 if until is None else until))
+        )
+
+    @cached_property
+    def times(self) -> tuple[int, int]:
+        """The first and the last time."""
+        return (int(self.time.min()), int(self.time.max())) if len(self) else (0, 0)
+
     def in_batch(self, batch_id: int) -> KeptTuples:
         """The tuples of a batch."""
         return self.where(self.batch_id == batch_id)
@@ -89,6 +104,19 @@ class KeptTuples:
     @cached_property
     def batch_id(self) -> Ints:
         return self.table.column("batch").to_numpy()
+
+    def integers(self, name: str) -> Ints | None:
+        """A column of integers without NULLs; None if it is another column."""
+        if name not in self._integers:
+            at = self.table.schema.get_field_index(name)
+            column = self.table.column(at) if at >= 0 else None
+            plain = column is not None and pa.types.is_signed_integer(column.type) and not column.null_count
+            self._integers[name] = column.to_numpy() if column is not None and plain else None
+        return self._integers[name]
+
+    @cached_property
+    def _integers(self) -> dict[str, Ints | None]:
+        return {}
 
     @cached_property
     def by_key(self) -> KeyRuns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,7 +28,12 @@ def step_of(shape: Summary) -> int:
 
 def steps_of(shape: Summary) -> int:
     """The number of steps of a granularity: 16, or the nearest number that divides it."""
-    numbers = (n for n in range(1, MOST_STEPS + 1) if shape.granularity % n == 0)
+    return _divisor(shape.granularity)
+
+
+@lru_cache(1024)
+def _divisor(granularity: int) -> int:
+    numbers = (n for n in range(1, MOST_STEPS + 1) if granularity % n == 0)
     return min(numbers, key=lambda n: abs(n - ZONES_PER_GRANULARITY))
 
 

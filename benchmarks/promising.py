@@ -1,0 +1,227 @@
+"""What preference queries cost: a join without and with a budget against a plain key join, and many selections.
+
+python -m benchmarks.promising [--tuples 60000] [--batch 2000 10000] [--rounds 3]
+
+All figures are processor time. The plain join is NumPy: it sorts the other stream's tuples of the window by key,
+looks up the arriving ones, and produces the same columns. The selections are compared with NumPy masks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transom.columns.hashes import row_hashes
+from transom.elements import Preference, Summary
+from transom.promising.batch_tuples import BatchArrival, batch_arrival, batch_tuples, tuple_columns
+from transom.promising.execution import DriverTuples
+from transom.promising.probe_planner import ProbePlanner
+from transom.promising.probes import make_probes
+from transom.promising.state_updates import evicted, with_arrival, with_registered
+from transom.sql.preference_query import PreferenceQuery, Side
+from transom.sql.promise import Arithmetic, EstimatedCount
+from transom.sql.query import And, Comparison, Scalar
+from transom.state.promising import PromisingState, TupleRun
+
+SECOND = 1_000_000
+WINDOW, SPAN = 30 * SECOND, 600 * SECOND
+ITEMS = 1_000
+
+Batch = tuple[int, NDArray, NDArray, NDArray]  # stream, items, times, row numbers
+
+
+def batches(tuples: int, size: int, seed: int = 17) -> Iterator[Batch]:
+    """Batches of two streams in turn: Zipf items over ten minutes."""
+    rng = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, ITEMS + 1)
+    items = [rng.choice(ITEMS, tuples, p=weights / weights.sum()) for _ in range(2)]
+    times = [np.sort(rng.integers(0, SPAN, tuples)) for _ in range(2)]
+    for at in range(0, tuples, size):
+        for stream in (0, 1):
+            part = slice(at, at + size)
+            yield stream, items[stream][part], times[stream][part], np.arange(at, at + len(items[0][part]))
+
+
+# --- the plain join ------------------------------------------------------------------------------
+
+
+def plain_join(stream: Sequence[Batch]) -> tuple[int, float]:
+    """The pairs of a symmetric join, as columns, and the seconds that it took."""
+    began, pairs = time.process_time(), 0
+    kept = [[np.zeros(0, np.int64)] * 3 for _ in range(2)]
+    for store, items, times, rows in stream:
+        others, other_times, other_rows = kept[1 - store]
+        near = slice(*np.searchsorted(other_times, [times[0] - WINDOW, times[-1] + WINDOW + 1]))
+        order = np.argsort(others[near], kind="stable") + near.start
+        ordered = others[order]
+        start, stop = np.searchsorted(ordered, items), np.searchsorted(ordered, items, side="right")
+        counts = stop - start
+        mine = np.repeat(np.arange(len(items)), counts)
+        theirs = order[np.arange(len(mine)) + np.repeat(start - (np.cumsum(counts) - counts), counts)]
+        inside = np.abs(times[mine] - other_times[theirs]) <= WINDOW
+        mine, theirs = mine[inside], theirs[inside]
+        pairs += len(items[mine])
+        _ = times[mine], rows[mine], others[theirs], other_times[theirs], other_rows[theirs]
+        kept[store] = [np.concatenate(both) for both in zip(kept[store], (items, times, rows), strict=True)]
+    return pairs, time.process_time() - began
+
+
+# --- preference queries --------------------------------------------------------------------------
+
+
+@dataclass
+class Core:
+    """Summaries and queries, batch by batch, as the engine runs them on the driver."""
+
+    shapes: Mapping[str, Summary]
+    queries: Mapping[str, PreferenceQuery]
+    state: PromisingState = field(init=False)
+    batch_id: int = 0
+    produced: int = 0
+
+    def __post_init__(self) -> None:
+        queries = {name: (query, 0) for name, query in self.queries.items()}
+        shapes = {name: (shape, 0) for name, shape in self.shapes.items()}
+        self.state = with_registered(PromisingState(), shapes, queries)
+
+    def push(self, summary: str, table: pa.Table, budget: int | None) -> None:
+        """A batch of rows of a summary's stream."""
+        self.batch_id += 1
+        own = self.state.summaries[summary]
+        shape, want = own.representation.shape, tuple_columns(self.shapes[summary], self.queries)
+        tuples = batch_tuples(table, shape, want, self.batch_id).since(own.late_before)
+        arrival = replace(
+            batch_arrival(shape, tuples, want, table.num_rows - len(tuples)), run=TupleRun(tuples)
+        )
+        self._run({summary: arrival}, budget)
+
+    def _run(self, arrivals: Mapping[str, BatchArrival], budget: int | None) -> None:
+        summaries = {
+            name: with_arrival(own, arrivals[name]) if name in arrivals else own
+            for name, own in self.state.summaries.items()
+        }
+        state = PromisingState(summaries, self.state.queries)
+        read = DriverTuples(state)
+        planner, queries = ProbePlanner(state, arrivals, self.batch_id, read), dict(state.queries)
+        for name, query in self.queries.items():
+            probes, rows, cost = planner.plan(name, query, budget), 0, 0
+            for side, probe in enumerate(probes):
+                if probe.whole is not None or probe.taken.any():
+                    done = make_probes(probe, read, None if budget is None else budget - cost)
+                    rows, cost = rows + done.table.num_rows, cost + done.charge
+                    probes[side] = replace(probe, taken=done.made)
+            queries[name] = planner.state_after(name, query, probes, cost, rows)
+            self.produced += rows
+        self.state = PromisingState(evicted(summaries, self.queries), queries)
+
+
+def rows_of(items: NDArray, times: NDArray, rows: NDArray) -> pa.Table:
+    """Rows as the backend provides them: key, time, and the kept columns."""
+    column = pa.array(items)
+    keys = row_hashes([column], len(column)).view(np.int64)
+    return pa.table({"key": keys, "time": times, "x0": column, "x1": rows})
+
+
+def join_core(order: str) -> Core:
+    shapes = {f"items{n}": Summary(f"items{n}", f"store{n}", "item", WINDOW) for n in (0, 1)}
+    sides = tuple(Side(f"store{n}", f"items{n}", columns=("item", "row")) for n in (0, 1))
+    counts = [EstimatedCount(side.stream, "item") for side in sides]
+    query = PreferenceQuery(sides, Preference(order, window=WINDOW), Arithmetic("*", counts[0], counts[1]))
+    return Core(shapes, {"join": query})
+
+
+def promising_join(
+    stream: Sequence[tuple[int, pa.Table]], order: str, budget: int | None
+) -> tuple[int, float]:
+    """The pairs that a join with a budget per batch produces, and the seconds that it took."""
+    core, began = join_core(order), time.process_time()
+    for store, table in stream:
+        core.push(f"items{store}", table, budget)
+    return core.produced, time.process_time() - began
+
+
+def selections(count: int, budget: int | None, size: int = 2_000, rounds: int = 10) -> tuple[float, float]:
+    """Milliseconds per batch that so many selections of ranges take, and those of plain masks."""
+    rng = np.random.default_rng(17)
+    item = Scalar("`item`", pa.int64(), "item")
+    ranges = [(int(low), int(low) + 70) for low in rng.integers(0, ITEMS - 70, count)]
+    queries = {
+        f"q{n}": PreferenceQuery(
+            (
+                Side(
+                    "store0",
+                    "items0",
+                    And((Comparison(item, ">=", low), Comparison(item, "<", high))),
+                    And((Comparison(item, ">=", low), Comparison(item, "<", high))),
+                    ("item", "row"),
+                ),
+            ),
+            Preference("desc"),
+            EstimatedCount("store0", "item"),
+        )
+        for n, (low, high) in enumerate(ranges)
+    }
+    shape = Summary("items0", "store0", "item", 10 * SECOND)
+    core, spent, plain = Core({"items0": shape}, queries), [], []
+    for number in range(rounds):
+        items, times = rng.integers(0, ITEMS, size), np.sort(rng.integers(0, SECOND, size)) + number * SECOND
+        table = rows_of(items, times, np.arange(size))
+        began = time.process_time()
+        core.push("items0", table, budget)
+        spent.append(time.process_time() - began)
+        began = time.process_time()
+        for low, high in ranges:
+            some = np.flatnonzero((items >= low) & (items < high))
+            _ = items[some], times[some]
+        plain.append(time.process_time() - began)
+    return float(np.median(spent)) * 1e3, float(np.median(plain)) * 1e3
+
+
+# --- the tables ----------------------------------------------------------------------------------
+
+
+def least(run: Callable[[], tuple[int, float]], rounds: int) -> tuple[int, float]:
+    """The run that took the least time."""
+    return min((run() for _ in range(rounds)), key=lambda made: made[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tuples", type=int, default=60_000)
+    parser.add_argument("--batch", type=int, nargs="+", default=[2_000, 10_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--selections", type=int, default=200)
+    options = parser.parse_args(arguments)
+    print(f"{'join':<28}{'batch':>8}{'pairs':>14}{'found':>8}{'cpu s':>8}{'of plain':>10}{'of exact':>10}")
+    for size in options.batch:
+        arrays = list(batches(options.tuples, size))
+        tables = [(store, rows_of(items, times, rows)) for store, items, times, rows in arrays]
+        every, plain = least(lambda arrays=arrays: plain_join(arrays), options.rounds)
+        exact = None
+        print(f"{'plain':<28}{size:>8,}{every:>14,}{1:>8.1%}{plain:>8.3f}{1:>10.2f}")
+        for order, share in [("desc", None), ("desc", 0.1), ("asc", 0.1), ("weighted", 0.1), ("desc", 0.01)]:
+            budget = None if share is None else int(every / len(arrays) * share)
+            run = lambda order=order, budget=budget, tables=tables: promising_join(tables, order, budget)  # noqa: E731
+            found, took = least(run, options.rounds)
+            exact = took if exact is None else exact
+            name = "no budget" if share is None else f"{order}, budget of {share:.0%}"
+            print(
+                f"{name:<28}{size:>8,}{found:>14,}{found / every:>8.1%}{took:>8.3f}"
+                f"{took / plain:>10.2f}{took / exact:>10.2f}"
+            )
+    for budget in (None, 20):
+        ours, masks = selections(options.selections, budget)
+        kind = "no budget" if budget is None else f"budget of {budget}"
+        print(
+            f"{options.selections} selections, {kind}: {ours:.1f} ms a batch of 2,000; NumPy masks {masks:.1f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Matches that are looked up by key: the cheapest exact plan, where the tuples are at hand.
+
+Tuples are sorted by key and time. So the partners of an arriving tuple are a range of the sorted tuples, and
+counting them takes two searches. Only matches that a budget covers are produced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transom.columns.arrays import Ints, Keys
+from transom.columns.hashes import mix_bits
+from transom.promising.tuples import run_positions
+
+EARLIEST, LATEST = -(2**62), 2**62  # beyond all times; sums with a window fit 64 bits
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class TupleRows:
+    """Some rows of a table of tuples, with their keys and times."""
+
+    rows: Ints
+    key: Keys
+    time: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, chosen: Ints) -> TupleRows:
+        """The rows at some places."""
+        return TupleRows(self.rows[chosen], self.key[chosen], self.time[chosen])
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Wanted matches as lines: line n has those of `key[n]` whose partner is from `since[n]` to before `until[n]`."""
+
+    key: Keys
+    since: Ints
+    until: Ints
+
+    @classmethod
+    def of_keys(cls, key: Keys, since: int = EARLIEST, until: int = LATEST) -> Lines:
+        """A line for each key, all with the same times."""
+        return cls(key, np.full(len(key), since), np.full(len(key), until))
+
+
+@dataclass(frozen=True)
+class KeyMatches:
+    """The matches of lines, as strips: an arriving tuple, and its range of partners.
+
+    `line` ascends; `mine` are rows of arriving tuples, and the partners of a strip are `order[start:stop]`, rows
+    of the other stream. A selection has no arriving tuples: `mine` is empty, and each line is one strip.
+    """
+
+    lines: int
+    line: Ints
+    mine: Ints
+    order: Ints
+    start: Ints
+    stop: Ints
+
+    @property
+    def counts(self) -> Ints:
+        """The matches of each line."""
+        return np.bincount(self.line, self.stop - self.start, self.lines).astype(np.int64)
+
+    @property
+    def total(self) -> int:
+        return int((self.stop - self.start).sum())
+
+    def all(self) -> tuple[Ints, Ints]:
+        """All matches: the rows of arriving tuples, and of their partners."""
+        return self._expanded(np.arange(len(self.line)), self.start, self.stop)
+
+    def next(self, done: Ints, taken: Ints, spread: bool = False) -> tuple[Ints, Ints]:
+        """The next `taken` matches of each line after `done`, in the line's order or spread evenly over it."""
+        counts = self.stop - self.start
+        before = np.cumsum(counts) - counts  # of the strip, among all matches
+        first = np.zeros(self.lines, np.int64)
+        first[self.line[::-1]] = before[::-1]  # of the line
+        if spread:
+            line, place = run_positions(taken)
+            length = self.counts
+            place = (done[line] + place) * spread_steps(length)[line] % length[line] + first[line]
+            strip = np.searchsorted(before + counts, place, side="right")
+            start = self.start[strip] + place - before[strip]
+            return self._expanded(strip, start, start + 1)
+        inside = before - first[self.line]
+        low = np.clip(done[self.line] - inside, 0, counts)
+        high = np.clip((done + taken)[self.line] - inside, 0, counts)
+        some = np.flatnonzero(high > low)
+        return self._expanded(some, self.start[some] + low[some], self.start[some] + high[some])
+
+    def _expanded(self, strip: Ints, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
+        counts = stop - start
+        places = np.repeat(start - (np.cumsum(counts) - counts), counts)
+        places += np.arange(len(places))
+        mine = np.repeat(self.mine[strip], counts) if len(self.mine) else self.mine
+        return mine, self.order[places]
+
+
+def spread_steps(lengths: Ints) -> Ints:
+    """A step for each line: n steps from its start, modulo its length, are each place once, spread evenly.
+
+    >>> (np.arange(5) * spread_steps(np.array([5])) % 5).tolist()
+    [0, 3, 1, 4, 2]
+    """
+    step = np.maximum(np.rint(lengths * _GOLDEN).astype(np.int64), 1)
+    while (shared := np.gcd(step, lengths) > 1).any():
+        step = step + shared
+    return step
+
+
+def join_matches(lines: Lines, arriving: TupleRows, others: TupleRows, window: int | None) -> KeyMatches:
+    """The matches of arriving tuples with `others` of the same key that are at most a window apart.
+
+    A line's strips are in order of the arriving tuples' times, a strip's partners in order of their own.
+    """
+    keys = np.unique(lines.key)
+    number = np.minimum(np.searchsorted(keys, others.key), max(len(keys) - 1, 0))
+    here = np.flatnonzero(keys[number] == others.key) if len(keys) else np.zeros(0, np.int64)
+    number, time = number[here], others.time[here]
+    codes = _Codes.of(len(keys), time)
+    coded = codes.at(number, time)
+    by_code = np.argsort(coded, kind="stable")
+    own = np.lexsort((arriving.time, arriving.key))
+    own_key = arriving.key[own]
+    first = np.searchsorted(own_key, lines.key)
+    line, place = run_positions(np.searchsorted(own_key, lines.key, side="right") - first)
+    mine = own[first[line] + place]
+    since, until = lines.since[line], lines.until[line]
+    if window is not None:
+        since = np.maximum(since, arriving.time[mine] - window)
+        until = np.minimum(until, arriving.time[mine] + window + 1)
+    of_line = np.searchsorted(keys, lines.key)[line]
+    ordered = coded[by_code]
+    start = np.searchsorted(ordered, codes.at(of_line, since))
+    stop = np.searchsorted(ordered, codes.at(of_line, until))
+    return KeyMatches(
+        len(lines.key), line, arriving.rows[mine], others.rows[here[by_code]], start, np.maximum(start, stop)
+    )
+
+
+def selection_matches(keys: Keys, tuples: TupleRows, seed: int | None = None) -> KeyMatches:
+    """The tuples of each key, by time, or with a seed in an order that has nothing to do with time or value."""
+    order = np.lexsort((tuples.time, tuples.key))
+    ordered = tuples.key[order]
+    if seed is not None:  # by place among the tuples of the key, which eviction does not change
+        new = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]) != 0)
+        place = np.arange(len(order)) - np.repeat(new, np.diff(new, append=len(order)))
+        order = order[
+            np.lexsort(
+                (mix_bits(place.view(np.uint64) ^ ordered ^ mix_bits(np.array([seed], np.uint64))), ordered)
+            )
+        ]
+    start, stop = np.searchsorted(ordered, keys), np.searchsorted(ordered, keys, side="right")
+    none = np.zeros(0, np.int64)
+    return KeyMatches(len(keys), np.arange(len(keys)), none, tuples.rows[order], start, stop)
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """Numbers that ascend with the number of a key, then with time; they always fit 64 bits."""
+
+    first: int
+    span: int
+    times: Ints | None  # the different times, if the times themselves take too many bits
+
+    @classmethod
+    def of(cls, keys: int, time: Ints) -> _Codes:
+        first = int(time.min()) if len(time) else 0
+        span = int(time.max()) - first + 2 if len(time) else 2
+        if (keys + 1) * span < 2**63:
+            return cls(first, span, None)
+        times = np.unique(time)
+        return cls(0, len(times) + 1, times)
+
+    def at(self, number: Ints, time: Ints) -> Ints:
+        """The code of a key's time; of a time that no tuple has, that of the next one."""
+        if self.times is not None:
+            return number * self.span + np.searchsorted(self.times, time)
+        return number * self.span + (np.clip(time, self.first, self.first + self.span - 1) - self.first)
