@@ -45,6 +45,15 @@ QUERIES = [
     "WHERE place.x BETWEEN 1 AND 4 AND scores['a'] IS NOT NULL",
     "SELECT sum(if(price > 1, 1, 0)) / count(*) AS part, concat_ws('-', kind, 'x') FROM bids "
     "[RANGE 90 seconds SLIDE 45 seconds] GROUP BY kind -- of all",
+    "SELECT upper(kind) AS u, u || '!' AS v, count(*) AS n, n + 1 AS m FROM bids [RANGE 1 min SLIDE 1 min] "
+    "WHERE kind LIKE ANY ('a%', 'b') AND (site, kind) NOT IN ((1, 'a'), (2, 'b')) GROUP BY ALL HAVING n > 1",
+    "SELECT scores.a, sum(size(filter(tags, t -> t = kind))) AS n, "
+    "max(aggregate(tags, 0, (acc, t) -> acc + length(t))) FROM bids [RANGE 1 min SLIDE 1 min] "
+    "WHERE exists(tags, t -> t LIKE 'a%') GROUP BY scores.a",
+    "SELECT window_start, window_end, site, count(*) AS n FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), "
+    "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, site",
+    "SELECT count(*) AS n FROM TABLE(TUMBLE(DATA => TABLE bids, TIMECOL => DESCRIPTOR(ts), "
+    "SIZE => INTERVAL '1' HOUR)) t GROUP BY window_start, window_end",
     "SELECT std(price), mean(amount), percentile_approx(big, array(0.1, 0.9)) FROM bids [RANGE 1 week SLIDE 1 day]",
 ]
 
@@ -71,7 +80,8 @@ ODD = [
     "AS DECIMAL(99, 99))", "count(", "sum(", "avg()", "approx_percentile(price, 2)", "current_timestamp()",
     "transform(tags, x -> x)", "explode(tags)", "1 = 1 = 1", "NOT NOT", "BETWEEN 1", "IN ()",
     "LIKE 'a' ESCAPE 'bb'", "::int", "<=>", "||", "->", "=>", ">>", "&", "~", "^", "!", "- - -", "1/0",
-    "10 % 0", "per_site", "sites1", "nowhere",
+    "10 % 0", "x -> x", "(x, y) -> x", "->", "TABLE(", "TUMBLE(", "DESCRIPTOR(", "ANY (", "ALL (", "GROUP BY ALL", ":p",
+    "tags.x", "scores.x.y", "(1, 2) IN ((1, 2))", "WITH ROLLUP", "per_site", "sites1", "nowhere",
 ]  # fmt: skip
 
 _PIECES = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)

@@ -92,7 +92,7 @@ def test_an_expression_has_one_spelling(written: str, canonical: str) -> None:
         ("reflect('a', 'b')", "unknown function reflect", "reflect"),
         ("sqrtt(price)", "unknown function sqrtt; did you mean sqrt?", "sqrtt"),
         ("scor(price)", "unknown function scor; did you mean Score?", "scor"),
-        ("transform(tags, x -> x)", "not supported here", None),
+        ("explode(tags)", "unknown function explode", None),
         ("prise + 1", "unknown column prise; did you mean price?", "prise"),
         ("T.prise", "unknown column prise; did you mean price?", "prise"),
         ("X.price", "unknown name X in X.price; there is T", "X.price"),

@@ -44,7 +44,7 @@ CATALOG = Catalog(
     functions=frozenset({"midcap", "Score"}),
 )
 _CONDITION = re.compile(
-    r" (LIKE|RLIKE|IN|IS|BETWEEN|AND|OR|=|!=|<|<=|>|>=|<=>) |^NOT |^`midcap`|^isnull\(|^true$|^false$"
+    r" (LIKE|ILIKE|RLIKE|IN|IS|BETWEEN|AND|OR|=|!=|<|<=|>|>=|<=>) |^NOT |^`midcap`|^isnull\(|^true$|^false$"
 )
 
 

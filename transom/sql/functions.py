@@ -1,8 +1,7 @@
 """The scalar functions that a query may call: Spark's deterministic ones.
 
 Aggregates are in `transom.aggregates.table`. Not here, on purpose: functions that are random or depend on the machine
-(rand, uuid, input_file_name), what reaches out of SQL (reflect, java_method), generators (explode), and
-functions that take lambdas.
+(rand, uuid, input_file_name), what reaches out of SQL (reflect, java_method), and generators (explode).
 """
 
 from __future__ import annotations
@@ -59,6 +58,9 @@ SCALAR_FUNCTIONS = {
         array_repeat array_size array_union arrays_overlap arrays_zip cardinality element_at flatten get map
         map_concat map_contains_key map_entries map_from_arrays map_from_entries map_keys map_values
         named_struct sequence size slice sort_array str_to_map struct try_element_at""",
+    "lambda": """
+        aggregate exists filter forall map_filter map_zip_with reduce transform transform_keys
+        transform_values zip_with""",
     "bit": "bit_count bit_get getbit shiftleft shiftright shiftrightunsigned",
     "type": "typeof",
 }
@@ -77,7 +79,7 @@ UNIT_WORDS = _words(
 REACHING_OUT = _words(
     """reflect try_reflect java_method identifier input_file_name input_file_block_start
     input_file_block_length read_files read_kafka read_kinesis range explode posexplode inline stack
-    current_user session_user user current_catalog current_database current_schema version transform
+    current_user session_user user current_catalog current_database current_schema version
     raise_error assert_true"""
 )
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.binding.bind import bind
+from transom.sql.binding.nested_sources import FromName, nested_sources
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.end_clauses import END_CLAUSES, end_clause_at
 from transom.sql.query import Query, free_name
@@ -27,15 +27,11 @@ _PIECE = re.compile(
 _END_OF_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"}
 _OPENINGS = {tuple(opening.split()) for reader in END_CLAUSES for opening in reader.openings}
 _FIRST_WORDS = {opening[0] for opening in _OPENINGS}
+# A table function or a query in FROM, or WITH: the names are not all behind one FROM.
+_NESTED = re.compile(
+    r"(?i)\bfrom\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:\(|table\b|tumble\b|hop\b)|^[^a-z]*with\b", re.DOTALL
+)
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
-
-
-class FromName(NamedTuple):
-    """A name in FROM, and its position."""
-
-    name: str
-    start: int
-    end: int
 
 
 def relation_of(name: str, query: Query) -> Relation:
@@ -177,6 +173,8 @@ def _at(text: str, source: FromName, message: str) -> SQLError:
 
 def _sources(text: str) -> list[FromName]:
     """The names in FROM with their positions; a text that is no query gives the names found."""
+    if _NESTED.search(text) is not None:
+        return nested_sources(text)
     start = _start(text)
     sources: list[FromName] = []
     if start is None:

@@ -166,12 +166,20 @@ class Scope:
         source, name = matches[0]
         kind, spelled = source.relation.columns[name], []
         for part in fields:
-            children = [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+            if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):  # m.key is m['key']
+                kind = kind.item_type
+                spelled.append(part)
+                continue
+            is_list = pa.types.is_list(kind)  # of structs: a field of each
+            struct = kind.value_type if is_list else kind
+            children = (
+                [struct.field(at) for at in range(struct.num_fields)] if pa.types.is_struct(struct) else []
+            )
             child = next((child for child in children if child.name.casefold() == part.casefold()), None)
             if child is None:
                 hint = near_miss(part, [child.name for child in children])
                 self.parsed.fail(f"{name} has no field {part}{hint}", node)
-            kind = child.type
+            kind = pa.list_(child.type) if is_list else child.type
             spelled.append(child.name)
         return ResolvedColumn(source, name, tuple(spelled), kind)
 

@@ -9,14 +9,14 @@ from typing import Iterator
 from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
-from transom.errors import near_miss
+from transom.errors import SQLError, near_miss
 from transom.sql.binding.aggregate_calls import AROUND_CALLS, Draft, call_of, read_call
 from transom.sql.binding.scope import Scope
 from transom.sql.binding.window import Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
-from transom.sql.syntax.parsed_query import Parsed
+from transom.sql.syntax.parsed_query import Bracket, Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
@@ -57,6 +57,7 @@ class SelectBinder:
         self._read_drafts: list[Draft] = []  # held, so that the ids of their nodes stay their own
         self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
         self._in_having = False
+        self._before: dict[str, exp.Expr] = {}  # the items before the one that is read, by their aliases
 
     @contextmanager
     def inside(self, place: str) -> Iterator[None]:
@@ -144,12 +145,16 @@ class SelectBinder:
     # --- GROUP BY ----------------------------------------------------------------------------
 
     def _read_group(self, group: exp.Expr | None) -> None:
-        if group is None:
-            return
-        for kind in ("all", "rollup", "cube", "grouping_sets", "totals"):
-            if group.args.get(kind):
-                self.parsed.fail(f"GROUP BY {kind.replace('_', ' ').upper()} is not supported", group)
-        for node in group.expressions:
+        if group is not None:
+            for node in group.find_all(exp.Rollup, exp.Cube, exp.GroupingSets):
+                kind = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
+                self.parsed.fail(f"{kind} is not supported; register a query for each set of keys", node)
+        bracket, nodes = self.parsed.bracket, [] if group is None else list(group.expressions)
+        if group is not None and group.args.get("all"):
+            nodes = list(self._all_keys())
+        elif bracket is not None and bracket.table_function is not None:
+            nodes = self._without_window_ends(nodes, bracket)
+        for node in nodes:
             key = bare(self._grouped(bare(node)))
             if is_window(key):
                 if self.window_call is not None and self._same_window(key) is False:
@@ -157,6 +162,25 @@ class SelectBinder:
                 self.window_call = key
             else:
                 self.keys.setdefault(self.row_text(key), key)
+
+    def _all_keys(self) -> Iterator[exp.Expr]:
+        """The keys of GROUP BY ALL: the items without aggregates that read a row."""
+        for item in self.parsed.select.expressions:
+            node = bare(item.unalias())
+            if is_window(node.this if isinstance(node, exp.Dot) else node):
+                yield node.this if isinstance(node, exp.Dot) else node
+            elif any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous, exp.Filter)):
+                continue
+            elif node.find(exp.Column) is not None and self._reads_a_row(node):
+                yield node  # otherwise it is a constant, or reads the window or an item before it
+
+    def _without_window_ends(self, nodes: list[exp.Expr], bracket: Bracket) -> list[exp.Expr]:
+        """The keys besides window_start and window_end, by which a query over a window table function groups."""
+        ends = [node for node in nodes if isinstance(node, exp.Column) and node.name.lower() in _OWN_WINDOW]
+        if {node.name.lower() for node in ends} != _OWN_WINDOW.keys():
+            message = f"a query over {bracket.table_function} needs GROUP BY window_start, window_end"
+            raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
+        return [node for node in nodes if not any(node is end for end in ends)]
 
     def _grouped(self, node: exp.Expr) -> exp.Expr:
         """The expression to group by: a position or an alias refers to a SELECT item."""
@@ -213,6 +237,8 @@ class SelectBinder:
         if any(name.casefold() == other.casefold() for other, _, _ in self.items):
             self.parsed.fail(f"two columns of the result are called {name}; give one another alias", item)
         self.items.append((name, sql, node))
+        if isinstance(item, exp.Alias):
+            self._before[name.casefold()] = item.this
 
     def result_items(self) -> list[tuple[str, str, exp.Expr]]:
         """The columns of the result: keys that are not selected, then the SELECT list."""
@@ -293,7 +319,7 @@ class SelectBinder:
                     return ".".join([key, *map(quote, column.fields[depth:])])
         if (window := self._window_column(node, column is not None)) is not None:
             return window
-        alias = self._aliases.get(node.name.casefold()) if self._in_having and len(node.parts) == 1 else None
+        alias = self._alias(node, column is not None)
         if alias is not None:
             text = self.results.root(alias)
             return text if _REFERENCE.fullmatch(text) else f"({text})"
@@ -308,10 +334,18 @@ class SelectBinder:
             self.parsed.fail(f"unknown column {node.name}{hint}", node)
         return self.scope.column(node).sql
 
+    def _alias(self, node: exp.Column, shadowed: bool) -> exp.Expr | None:
+        """The item that a name refers to: in HAVING any item, in SELECT one before, unless there is such a column."""
+        if len(node.parts) > 1:
+            return None
+        known = self._aliases if self._in_having else {} if shadowed else self._before
+        return known.get(node.name.casefold())
+
     def _window_column(self, node: exp.Column, shadowed: bool) -> str | None:
         """`window`, `window.start` and `window.end`; also `window_start` and `window_end`."""
         parts = [part.name.lower() for part in node.parts]
-        if shadowed and self.window_call is None:
+        bracket = self.parsed.bracket
+        if shadowed and self.window_call is None and (bracket is None or bracket.table_function is None):
             return None
         if parts[0] == "window" and len(parts) <= 2:
             return WINDOW_STRUCT if len(parts) == 1 else self._window_part(parts[1], node)

@@ -19,6 +19,7 @@ from transom.sql.binding.select import SelectBinder
 from transom.sql.binding.window import is_window, windowing
 from transom.sql.syntax.canonical import OPERATOR_TEXTS
 from transom.sql.syntax.parsed_query import Bracket, Parsed
+from transom.sql.syntax.spark_forms import COPIED
 from transom.sql.syntax.token_reader import Piece
 
 # Names in backticks are cut out as well, so that a number in a name is not taken for a constant.
@@ -164,7 +165,7 @@ class Template:
             roots += selection.window_call.expressions
         for root in roots:
             for node in root.walk(prune=selection.is_aggregate):
-                if isinstance(node, exp.Literal) and id(node) not in fixed:
+                if isinstance(node, exp.Literal) and id(node) not in fixed and COPIED not in node.meta:
                     at = self._starts.get(node.meta.get("start", -1))
                     if at is not None and isinstance(node.parent, _AROUND) and self._is(node, at):
                         yield at, node

@@ -54,7 +54,8 @@ def windowing(scope: Scope, call: exp.Expr | None, bracket: Bracket | None) -> W
 
 def check_place(scope: Scope, bracket: Bracket) -> None:
     """Refuse a bracket that stands after a table instead of the stream."""
-    before = [source for source in scope.sources if span(scope.parsed.text, source.node)[0] < bracket.start]
+    place = bracket.start if bracket.table_function is None else bracket.end  # its stream is inside
+    before = [source for source in scope.sources if span(scope.parsed.text, source.node)[0] < place]
     owner = max(before, key=lambda source: span(scope.parsed.text, source.node)[0])
     text = scope.parsed.text
     if owner.table and re.search(r"(?i)\bwindow\s*$", text[: bracket.start]) is None:
@@ -89,6 +90,9 @@ class _Bracket:
         length = read_length(self.text, size, clock.kind, "ROWS" if bracket.rows else "RANGE")
         if bracket.slide is not None:
             slide = read_length(self.text, bracket.slide, clock.kind, "SLIDE")
+            if bracket.table_function is not None and length % slide:
+                message = f"the size of {bracket.table_function} must be a multiple of its slide, as in Flink"
+                raise self._error(message, size)
             return Windowing(clock, kind, WindowSpec.ending(length, slide, self._origin(clock.kind)))
         if bracket.origin is not None:
             message = "ORIGIN needs SLIDE: windows of a query that is looked up end at the newest row"

@@ -17,7 +17,9 @@ from transom.errors import SQLError
 from transom.sql.clauses.end_clauses import end_clause_at
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
+from transom.sql.clauses.window_table import opens_window_table, read_window_table
 from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
+from transom.sql.syntax.spark_forms import rewrite_spark_forms
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
 
 _REFUSED = {
@@ -53,6 +55,7 @@ def parse(text: str) -> Parsed:
         raise SQLError("the query is empty", text)
     pieces = _Tokens(text, tokens).split()
     tree = parse_tokens(text, pieces.kept)
+    rewrite_spark_forms(text, tree)
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     if not tree.expressions:
@@ -99,6 +102,9 @@ class _Tokens:
             if kind == TokenType.L_BRACKET and opens_bracket(self.tokens, at, in_from, after_on):
                 at = self._read_bracket(at)
                 continue
+            if opens_window_table(self.tokens, at):
+                at = self._read_window_table(at)
+                continue
             if (reader := self._opened(at)) is not None:
                 self.clauses[reader], at = reader.read(self.text, self.tokens, at)
                 continue
@@ -128,6 +134,13 @@ class _Tokens:
         self.bracket, at = read_bracket(self.text, self.tokens, at)
         return at
 
+    def _read_window_table(self, at: int) -> int:
+        if self.bracket is not None:
+            self._fail("a query has one window", self.tokens[at])
+        self.bracket, name, at = read_window_table(self.text, self.tokens, at)
+        self.kept += name
+        return at
+
     def _kind(self, at: int) -> TokenType | None:
         return self.tokens[at].token_type if 0 <= at < len(self.tokens) else None
 
@@ -138,7 +151,8 @@ class _Tokens:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind == TokenType.COLON and not self._is_in_type(at):
             self._refuse_colon(at)
-        if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT:
+        of_keys = kind == TokenType.WITH and self._kind(at + 1) in (TokenType.ROLLUP, TokenType.CUBE)
+        if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT and not of_keys:
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
         if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -35,7 +36,8 @@ def read_bracket(text: str, tokens: Sequence[Token], at: int) -> tuple[Bracket, 
     at += 1
     while at < close:
         at = _read_piece(text, tokens, at, close, pieces)
-    return Bracket(opening.start, tokens[close].end + 1, **pieces), close + 1
+    bracket = Bracket(opening.start, tokens[close].end + 1)
+    return replace(bracket, **dict[str, Any](pieces)), close + 1
 
 
 def _read_piece(text: str, tokens: Sequence[Token], at: int, close: int, pieces: dict[str, Piece]) -> int:

@@ -10,6 +10,7 @@ import operator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
 from transom.sql.interpreter.casts import try_cast
 from transom.sql.interpreter.function_table import FUNCTIONS
+from transom.sql.interpreter.lambdas import LAMBDA_FUNCTIONS, lambda_call, variable_key
 from transom.sql.interpreter.string_literals import string_value
 from transom.sql.interpreter.subtrees import Subtree, Subtrees
 from transom.sql.interpreter.typed_expression import (
@@ -51,6 +53,9 @@ class Compiler:
     subtrees: Subtrees
     used: set[str] = field(default_factory=set)
     keys: dict[int, int] = field(default_factory=dict)  # of syntax trees, see `Subtrees`
+    variables: dict[str, pa.DataType] = field(
+        default_factory=dict
+    )  # of the lambdas around, by lower-case names
 
     def build(self, node: exp.Expr) -> TypedExpression:
         """The typed function of one node, its children first; equal nodes have the same function."""
@@ -67,6 +72,14 @@ class Compiler:
         self.subtrees.add(key, Subtree(typed, frozenset(self.used)))
         self.used |= outside
         return typed
+
+    def build_inside(self, node: exp.Expr, variables: dict[str, pa.DataType]) -> TypedExpression:
+        """The typed function of the body of a lambda, or of any node if there are no variables."""
+        outside, self.variables = self.variables, self.variables | variables
+        try:
+            return self.build(node)
+        finally:
+            self.variables = outside
 
     def column(self, name: str) -> TypedExpression:
         """A column, in any case of its name."""
@@ -242,9 +255,23 @@ def build_escaped_like(compiler: Compiler, node: exp.Escape) -> TypedExpression:
     escape, inner = compiler.build(node.expression).constant, node.this
     if not isinstance(escape, str) or len(escape) != 1 or not isinstance(inner, exp.Like | exp.ILike):
         raise SQLError("ESCAPE takes one character, after a LIKE pattern")
-    return texts.like(
-        compiler.build(inner.this), compiler.build(inner.expression), escape, isinstance(inner, exp.ILike)
+    return negated_if_written(
+        inner,
+        texts.like(
+            compiler.build(inner.this), compiler.build(inner.expression), escape, isinstance(inner, exp.ILike)
+        ),
     )
+
+
+def build_like(compiler: Compiler, node: exp.Like | exp.ILike) -> TypedExpression:
+    """`x LIKE pattern`, `x NOT LIKE pattern`, and the same with ILIKE."""
+    sides = compiler.build(node.this), compiler.build(node.expression)
+    return negated_if_written(node, texts.like(*sides, ignore_case=isinstance(node, exp.ILike)))
+
+
+def negated_if_written(node: exp.Expr, typed: TypedExpression) -> TypedExpression:
+    """An expression, or its negation if the node was written with NOT in it, as in `x NOT LIKE pattern`."""
+    return conditions.inverse(typed) if node.args.get("negate") else typed
 
 
 def build_subscript(compiler: Compiler, node: exp.Bracket) -> TypedExpression:
@@ -277,9 +304,19 @@ def build_call(compiler: Compiler, node: exp.Anonymous) -> TypedExpression:
         return compiler.functions[name]([compiler.build(arg) for arg in node.expressions])
     if name == "struct":
         return build_struct(compiler, node.expressions)
+    if name in LAMBDA_FUNCTIONS:
+        return lambda_call(name, node.expressions, compiler.build_inside)
     if name not in FUNCTIONS:
         raise unsupported(f"the function {name}")
     return FUNCTIONS[name].call(name, [compiler.build(arg) for arg in node.expressions])
+
+
+def build_variable(compiler: Compiler, node: exp.Identifier) -> TypedExpression:
+    """A variable of a lambda."""
+    type = compiler.variables.get(node.name.casefold())
+    if type is None:
+        raise SQLError(f"unknown variable {node.name}")
+    return TypedExpression(in_microseconds(type), itemgetter(variable_key(node.name)))
 
 
 def build_struct(compiler: Compiler, parts: Sequence[exp.Expr]) -> TypedExpression:
@@ -316,6 +353,7 @@ def build_extract(compiler: Compiler, node: exp.Extract) -> TypedExpression:
 
 BUILDERS: dict[type, Builder] = {
     exp.Column: build_column,
+    exp.Identifier: build_variable,
     exp.Literal: build_literal,
     exp.RawString: build_string,
     exp.Boolean: lambda compiler, node: literal(bool(node.this), BOOL),
@@ -353,8 +391,8 @@ BUILDERS: dict[type, Builder] = {
     exp.Is: binary_builder(conditions.is_truth),
     exp.Between: build_between,
     exp.In: build_in,
-    exp.Like: binary_builder(texts.like),
-    exp.ILike: binary_builder(partial(texts.like, ignore_case=True)),
+    exp.Like: build_like,
+    exp.ILike: build_like,
     exp.Escape: build_escaped_like,
     exp.RegexpLike: binary_builder(texts.matches),
     exp.Case: build_case,

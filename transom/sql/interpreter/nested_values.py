@@ -161,8 +161,19 @@ def field_of(arg: TypedExpression, name: str) -> TypedExpression:
     """`struct.name`, in any case of the name; `map.name` is the map's value for that key."""
     if is_map(arg.type):
         return map_value(arg, literal(name, types.STRING))
+    if is_array(arg.type) and types.is_struct(arg.type.value_type):
+        return fields_of(arg, name)
     for field in arg.type if types.is_struct(arg.type) else ():
         if field.name.casefold() == name.casefold():
             vector = field_vector(field.name, arg.type)
             return strict(field.type, lambda value, key=field.name: value[key], arg, vector=vector)
+    raise SQLError(f"{arg.type} has no field {name}")
+
+
+def fields_of(arg: TypedExpression, name: str) -> TypedExpression:
+    """`array_of_structs.name`: the field of each element."""
+    for field in arg.type.value_type:
+        if field.name.casefold() == name.casefold():
+            function = lambda values, key=field.name: [each and each[key] for each in values]  # noqa: E731
+            return strict(pa.list_(field.type), function, arg)
     raise SQLError(f"{arg.type} has no field {name}")

@@ -174,6 +174,16 @@ class Printer:
             return f"{name}({unit}, {self._list(node.expressions[1:])})"
         return f"{name}({self._list(node.expressions)})"
 
+    def _lambda(self, node: exp.Expr) -> str:
+        variables = ", ".join(quote(variable.name) for variable in node.expressions)
+        before = set(self.called)
+        self.called.clear()
+        body = self.root(node.this)
+        if self.called:
+            self.parsed.fail("a lambda can't call functions that the program registered", node)
+        self.called |= before
+        return f"({variables}) -> {body}" if len(node.expressions) > 1 else f"{variables} -> {body}"
+
     def _extract(self, node: exp.Expr) -> str:
         return f"extract({self._unit(node.this)} FROM {self.root(node.expression)})"
 
@@ -239,6 +249,8 @@ _PRINTERS: dict[type[exp.Expr], Callable[[Printer, exp.Expr], str]] = {
     exp.Case: Printer._case,
     exp.If: Printer._if,
     exp.Anonymous: Printer._function,
+    exp.Lambda: Printer._lambda,
+    exp.Identifier: lambda printer, node: quote(node.name),  # a variable of a lambda
     exp.Extract: Printer._extract,
     exp.Trim: Printer._trim,
     exp.StrPosition: Printer._position,

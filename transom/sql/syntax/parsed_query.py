@@ -54,6 +54,7 @@ class Bracket:
     slide: Piece | None = None
     wattr: Piece | None = None
     origin: Piece | None = None
+    table_function: str | None = None  # TUMBLE or HOP, if it was written as Flink's table function
 
 
 @dataclass(frozen=True)

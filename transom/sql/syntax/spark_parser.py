@@ -43,8 +43,10 @@ class TransomParser(SparkParser):
         kind: _with_position(SparkParser.PRIMARY_PARSERS[kind])
         for kind in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
     }
-    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {  # any(x) is an aggregate
-        name: parse for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if name != "ANY"
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parse
+        for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name not in ("ANY", "TRANSFORM")  # any(x) is an aggregate, and transform() takes a lambda
     }
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is an index, not a constructor
     STRICT_CAST = True

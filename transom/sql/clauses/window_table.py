@@ -1,0 +1,122 @@
+"""Flink's window table functions in FROM: `TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))`.
+
+TUMBLE and HOP become the window's bracket: RANGE is the size, WATTR the descriptor's column, ORIGIN the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from transom.errors import SQLError
+from transom.sql.syntax.parsed_query import Bracket
+from transom.sql.syntax.token_reader import Piece, word_of
+
+_PARAMETERS = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+}
+_FORMS = {
+    "TUMBLE": "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
+    "HOP": "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES), the slide before the size",
+}
+_REFUSED = {
+    "CUMULATE": "CUMULATE is not supported: its windows grow from step to step, and all windows of a query here have "
+    "one length; HOP is the nearest",
+    "SESSION": "SESSION is not supported as a table function",
+}
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+
+
+def opens_window_table(tokens: Sequence[Token], at: int) -> bool:
+    """Whether `TABLE(` or `TUMBLE(` begins at a token of FROM."""
+    following = tokens[at + 1].token_type if at + 1 < len(tokens) else None
+    names_follow = at > 0 and tokens[at - 1].token_type in (TokenType.FROM, TokenType.COMMA, TokenType.JOIN)
+    known = tokens[at].token_type == TokenType.TABLE or word_of(tokens[at]) in {*_PARAMETERS, *_REFUSED}
+    return names_follow and known and following == TokenType.L_PAREN
+
+
+def read_window_table(text: str, tokens: Sequence[Token], at: int) -> tuple[Bracket, list[Token], int]:
+    """Read the function: its window, the tokens of the stream's name, and the place of the first token after it."""
+    start, wrapped = tokens[at], tokens[at].token_type == TokenType.TABLE
+    function = tokens[at + 2] if wrapped and at + 2 < len(tokens) else start
+    name = word_of(function)
+    if name in _REFUSED:
+        _fail(text, _REFUSED[name], function)
+    if name not in _PARAMETERS:
+        _fail(text, "expected TUMBLE or HOP after TABLE(", function)
+    opening = at + 3 if wrapped else at + 1
+    arguments, after = _arguments(text, tokens, opening, function)
+    if wrapped:
+        if after >= len(tokens) or tokens[after].token_type != TokenType.R_PAREN:
+            _fail(text, "TABLE( is not closed", start)
+        after += 1
+    given = _by_name(text, name, function, arguments)
+    pieces = {
+        "range": Piece.of(text, given["SIZE"]),
+        "slide": Piece.of(text, given["SLIDE" if name == "HOP" else "SIZE"]),
+        "wattr": _descriptor(text, given["TIMECOL"]),
+    }
+    if "OFFSET" in given:
+        pieces["origin"] = Piece.of(text, given["OFFSET"])
+    bracket = Bracket(start.start, tokens[after - 1].end + 1, **pieces, table_function=name)
+    return bracket, _table(text, given["DATA"]), after
+
+
+def _arguments(
+    text: str, tokens: Sequence[Token], opening: int, function: Token
+) -> tuple[list[list[Token]], int]:
+    """The tokens of each argument between the parentheses, and the place of the token after them."""
+    if opening >= len(tokens) or tokens[opening].token_type != TokenType.L_PAREN:
+        _fail(text, f"{word_of(function)} needs arguments: {_FORMS[word_of(function)]}", function)
+    arguments: list[list[Token]] = [[]]
+    depth = 1
+    for place in range(opening + 1, len(tokens)):
+        token = tokens[place]
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if not depth:
+            return [each for each in arguments if each], place + 1
+        if depth == 1 and token.token_type == TokenType.COMMA:
+            arguments.append([])
+        else:
+            arguments[-1].append(token)
+    _fail(text, f"{word_of(function)}( is not closed", function)
+
+
+def _by_name(text: str, name: str, function: Token, arguments: list[list[Token]]) -> dict[str, list[Token]]:
+    """The arguments by the names of Flink's parameters, which may be written: `SIZE => INTERVAL '1' HOUR`."""
+    parameters, given = _PARAMETERS[name], {}
+    for place, tokens in enumerate(arguments):
+        parameter = parameters[place] if place < len(parameters) else ""
+        if len(tokens) > 2 and tokens[1].token_type == TokenType.FARROW:
+            parameter, tokens = word_of(tokens[0]), tokens[2:]
+        if parameter not in parameters or parameter in given:
+            _fail(text, f"{name} has no such argument; write {_FORMS[name]}", tokens[0])
+        given[parameter] = tokens
+    missing = [parameter for parameter in parameters[:-1] if parameter not in given]
+    if missing:
+        _fail(text, f"{name} needs {missing[0]}; write {_FORMS[name]}", function)
+    return given
+
+
+def _table(text: str, tokens: list[Token]) -> list[Token]:
+    named = tokens[1:] if tokens[0].token_type == TokenType.TABLE else []
+    if len(named) != 1:
+        _fail(text, "expected TABLE and the name of a stream", tokens[0], tokens[-1])
+    return named
+
+
+def _descriptor(text: str, tokens: list[Token]) -> Piece:
+    inner = tokens[2:-1]
+    if word_of(tokens[0]) != "DESCRIPTOR" or len(inner) != 1:
+        _fail(
+            text, "expected DESCRIPTOR and the name of a time column, DESCRIPTOR(ts)", tokens[0], tokens[-1]
+        )
+    return Piece.of(text, inner)
+
+
+def _fail(text: str, message: str, first: Token, last: Token | None = None) -> NoReturn:
+    raise SQLError(message, text, first.start, (last or first).end + 1)
