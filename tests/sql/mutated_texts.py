@@ -66,6 +66,7 @@ STATEMENTS = [
 
 # Pieces that are more likely to break something than those of the texts themselves.
 ODD = [
+    "9" * 400, "9" * 5000, "1e999999999", "1e-999999999", "1e" + "9" * 40, "1e999999999%",
     "1e308.8", "4E", "1e", "1e999", "-1e999", "0x", "0x1F", "1.", ".5", ".", "1..2", "9" * 40, "-0",
     "1_000", "1L", "1S", "(" * 200, "NOT " * 300, "1 + " * 500, "- " * 300, "1Y", "1D", "1F", "1BD",
     "1e5BD", "NaN", "Infinity", "99999999999999999999 years", "0.1", "-1", "INTERVAL 0.1 MINUTES",

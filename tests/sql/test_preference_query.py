@@ -289,7 +289,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT sum(name) FROM store1 {WANT}", "sum needs a number, and this is string", "name"),
         (f"SELECT count(item, price) FROM store1 {WANT}", "count takes 1 argument WITH PREFERENCE, found 2", "count(item, price)"),
         (f"SELECT item FROM store1 WHERE price + 1 {WANT}", "expected a condition, and this is double", "price + 1"),
-        (f"SELECT item FROM store1 ORDER BY item {WANT}", "ORDER BY is not supported", "ORDER BY"),
+        (f"SELECT item FROM store1 ORDER BY item {WANT}", "ORDER BY is not supported", "item"),
         (f"SELECT to_number(item) FROM store1 {WANT}", "to_number takes two arguments", "to_number(item)"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from transom.sql.syntax.canonical import bare
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?")
 _EXACT_DOUBLE = 2**53
+_MOST_DIGITS = 38  # of a decimal
 _ZONED = {exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ}
 
 
@@ -51,6 +52,8 @@ def _number(text: str) -> int | Decimal | float | None:
         number = float(text)
         if "e" in text.lower():
             return number if isfinite(number) else None  # Spark refuses numbers beyond the range of doubles
+        if len(text.replace(".", "").lstrip("0")) > _MOST_DIGITS:
+            return None  # and those that no decimal holds
         return Decimal(text) if "." in text else int(text)
     except ValueError:
         return None

@@ -38,11 +38,12 @@ def shape(text: str) -> str:
 def _length(match: re.Match[str]) -> str:
     if not match[1]:
         return match[0]
-    _, digits, exponent = Decimal(match[1]).as_tuple()
+    number = Decimal(match[1])  # an int is read from some thousands of digits only
+    _, digits, exponent = number.as_tuple()
     if exponent:
         return f"#{len(digits)}e{exponent}"
     # The bounds of the integer types; a number after a minus sign may be one larger.
-    above = sum(int(match[1]) >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
+    above = sum(number >= limit + sign for limit in (2**31, 2**63) for sign in (0, 1))
     return f"#{len(digits)}.{above}" if above else f"#{len(digits)}"
 
 

@@ -38,6 +38,8 @@ INTEGER = re.compile(r"[+-]?\d+")
 _NAME = re.compile(r"[^\W\d]\w*")
 SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
+_LONGEST = 2**63 - 1  # of a window: clocks are 64 bits wide
+_LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")  # percentages that an error writes out
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,14 @@ class TokenReader:
         if number is None or number.token_type != TokenType.NUMBER:
             self.fail(f"{word} needs a percentage like {example}, found {self.written(token)}", token)
         self.at += 2 if negative else 1
-        value = Decimal(number.text)
+        if not math.isfinite(float(number.text)):
+            self.fail("this is above the largest double", number)
+        value = Decimal(repr(float(number.text)))  # exponents of decimals can have any length
         unit = self.token()
         if unit is None or unit.token_type not in (TokenType.MOD, TokenType.PERCENT):
             part = value * 100 if value < 1 else value
-            self.fail(f"{word} needs a percentage; write {part.normalize():f}%", number)
+            written = f"write {part.normalize():f}%" if _LEAST <= part <= _MOST else f"like {example}"
+            self.fail(f"{word} needs a percentage; {written}", number)
         self.at += 1
         return float(value / 100) * (-1 if negative else 1)
 
@@ -204,7 +209,9 @@ def read_length(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
         what = "rows" if kind == ClockKind.ROWS else "an integer column"
         raise wrong(f"{word} over {what} is a plain number, not {piece.text!r}")
     else:
-        length = int(number[0])
+        length = int(Decimal(number[0]))  # an int is read from some thousands of digits only
     if length <= 0:
         raise wrong(f"{word} must be positive")
+    if length > _LONGEST:
+        raise wrong(f"{word} is longer than any stream")
     return length
