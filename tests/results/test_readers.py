@@ -54,8 +54,8 @@ def batches() -> Iterator[list[tuple[Any, ...]]]:
 
 def answers() -> list[tuple[str, dict[str, Any]]]:
     engine = Pure(queries(), COLUMNS, slack=2)
-    for rows in batches():
-        engine.batch(rows)
+    for number, rows in enumerate(batches()):
+        engine.batch(rows, ended=number in (2, 5))  # windows that were closed by force stay closed
     return sorted(engine.results, key=str)
 
 

@@ -80,6 +80,7 @@ class _Planned:
     interests: tuple[Interest, ...] = ()
     index: QueryIndex = field(default_factory=QueryIndex)
     plan: SharedPlan | None = None
+    sources: tuple[object, ...] = ()  # the objects that queries, their states and selections were read from
 
     def copy(self) -> _Planned:
         return _Planned(**{**vars(self), "memory": self.memory.copy()})
@@ -98,7 +99,7 @@ class Planner:
         self.passes = _checked(passes)
         self._streams: dict[str, _Planned] = {}
         self._store_sets: dict[str, tuple[list[CompiledQuery], tuple[StoreSet, ...]]] = {}
-        self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
+        self._derived: dict[object, tuple[tuple[object, ...], Any]] = {}
         self._log = DecisionLog()
         self._lock = Lock()  # prods and EXPLAIN use the planner beside the batches
 
@@ -161,6 +162,14 @@ class Planner:
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         last = self._streams.setdefault(queries[0].query.stream, _Planned())
+        sources = queries, state.queries, state.selections
+        if last.plan is None or last.apart or not _same(sources, last.sources):
+            last.sources = ()
+            last.plan = self._changed_plan(state, queries, last)
+            last.sources = sources
+        return last.plan
+
+    def _changed_plan(self, state: State, queries: Sequence[CompiledQuery], last: _Planned) -> SharedPlan:
         query_states = [state.queries[query.name] for query in queries]
         forced = [each.forced for each in query_states]
         homes = [each.homes[0] for each in query_states]
@@ -191,8 +200,7 @@ class Planner:
             same_homes = False
         if not same_homes:
             last.index = query_index(state, queries, last.interests)
-        last.plan = SharedPlan(tuple(planned_selections), last.families, last.interests, last.index)
-        return last.plan
+        return SharedPlan(tuple(planned_selections), last.families, last.interests, last.index)
 
     def _decide(self, state: State, last: _Planned, new_selections: list[Selection]) -> None:
         context = PlanContext(state, state, self.strategy, selections=new_selections, memory=last.memory)
@@ -207,11 +215,11 @@ class Planner:
     def derived(self, stream: str, make: Callable[..., Derived], *sources: object) -> Derived:
         """What `make` makes of some objects, once for each stream while they are the very same objects."""
         with self._lock:
-            last = self._derived.get(stream)
+            last = self._derived.get((stream, make))
         if last is None or not _same(sources, last[0]):
             last = sources, make(*sources)
             with self._lock:
-                self._derived[stream] = last
+                self._derived[stream, make] = last
         made: Derived = last[1]
         return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from transom.plan.layout import Layout
 from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
-from transom.results.batch_input import BatchInput, clocks_of
+from transom.results.batch_input import BatchInput
 from transom.results.close import (
     AlikeReaders,
     Boundary,
@@ -59,6 +59,8 @@ from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 log = logging.getLogger("transom")
+
+NOT_FORCED = QueryState(())
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,10 @@ class _Work(Reading):
     def advance(self, batch: BatchInput) -> Iterator[LoweredWindows]:
         name = batch.rules.clock.stream
         before = self.before.stream(name)
-        clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
+        readers = self._readers(batch.queries)
+        clocks = {batch.rules.clock: 0, **readers.clocks}
+        for store_set in batch.store_sets:
+            clocks.setdefault(store_set.clock, 0)
         after = self.streams[name] = _advance_stream(before, batch, clocks)
         self.accounts = _account_rows(self.accounts, batch)
         if batch.store_sets:
@@ -153,15 +158,14 @@ class _Work(Reading):
         lasts = last_slices(sheets, self.shards) if batch.ended else {}
         changed = {
             query.name: self._advanced_query(query, batch, lasts, before)
-            for query in batch.queries
-            if lasts or self.queries[query.name].unseen is None
+            for query in (batch.queries if lasts else readers.undetermined)
         }
         if changed:
             self.queries = {**self.queries, **changed}
         for stack in self._readers(batch.queries).stacks:
             if not stack.layouts.keys().isdisjoint(self.sheets):
                 yield from self._close_stack(stack, batch, before, after, scattered)
-        for query in batch.queries:
+        for query in batch.queries if scattered else ():
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], batch.partial)
         self._close_on_executors(batch, before, after)
@@ -301,15 +305,16 @@ class _Work(Reading):
         self, stack: StackReaders, before: StreamState, after: StreamState
     ) -> list[AlikeReaders] | None:
         """Readers by what is closed for them before and after; None if that differs from query to query."""
-        if self.queries is not self.before.queries:
-            return None
-        alike = []
-        for query, numbers in stack.alike:
+        alike, (firsts, clock_of) = [], stack.clocks
+        was_forced, is_forced = stack.forced_in(self.before.queries), stack.forced
+        has_forced = bool((is_forced > LOWEST).any())
+        for place, query in enumerate(firsts):
             if any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
                 return None
-            own = self.queries[query.name]
-            sides = self._boundary(query, before, own), self._boundary(query, after, own)
-            alike.append(AlikeReaders(numbers, *sides))
+            numbers = np.flatnonzero(clock_of == place)
+            was, now = (self._boundary(query, stream, NOT_FORCED) for stream in (before, after))
+            forced = (was_forced[numbers], is_forced[numbers]) if has_forced else None
+            alike.append(AlikeReaders(numbers, was, now, forced))
         return alike
 
     def _close_sheets(
@@ -344,6 +349,8 @@ class _Work(Reading):
 
     def _close_on_executors(self, batch: BatchInput, before: StreamState, after: StreamState) -> None:
         """Find the executors' work for closed windows, and drop the shards that no window needs."""
+        if not self.shards:
+            return
         there = {home for home, own in self.selections.items() if own.on_executors}
         alike: dict[object, list[tuple[CompiledQuery, int]]] = defaultdict(list)
         for query in batch.queries if there else ():
@@ -394,8 +401,8 @@ class _Work(Reading):
 # --- the stream: its clocks and its counts ---
 
 
-def _advance_stream(stream: StreamState, batch: BatchInput, followed: Collection[Clock]) -> StreamState:
-    """A stream after a batch; `followed` are the clocks that the batch carries."""
+def _advance_stream(stream: StreamState, batch: BatchInput, followed: Mapping[Clock, int]) -> StreamState:
+    """A stream after a batch; `followed` are the clocks that the batch carries, with their longest windows."""
     outcome, totals = batch.outcome, stream.totals + _counts(batch)
     promised = (
         {clock: state_of_clock.without_sidelined() for clock, state_of_clock in stream.clocks.items()}
@@ -408,9 +415,11 @@ def _advance_stream(stream: StreamState, batch: BatchInput, followed: Collection
         else replace(state_of_clock, occupied=None)
         for clock, state_of_clock in promised.items()
     }
-    for clock in followed:
+    for clock, longest in followed.items():
         clock_state, was = promised.get(clock) or stream.clock(clock), stream.clock(clock).closed
-        clocks[clock] = _advance_clock(clock_state, was, clock, batch, totals)
+        watermark = was.watermark()
+        oldest = None if watermark is None else watermark - longest
+        clocks[clock] = _advance_clock(clock_state, oldest, clock, batch, totals)
     for clock in dict.fromkeys(punctuation.clock for punctuation in batch.punctuations):
         clock_state = clocks.get(clock) or stream.clock(clock)
         ranges = (
@@ -484,9 +493,12 @@ def _held(promised: ClockState, before: Closed, held: IntervalSet) -> ClockState
 
 
 def _advance_clock(
-    clock_state: ClockState, was: Closed, clock: Clock, batch: BatchInput, totals: Totals
+    clock_state: ClockState, oldest: int | None, clock: Clock, batch: BatchInput, totals: Totals
 ) -> ClockState:
-    """A clock after a batch: `clock_state` is without sidelined rows, and `was` is what was closed before."""
+    """A clock after a batch: `clock_state` is without sidelined rows.
+
+    `oldest` is the start of the longest window that was open before the batch.
+    """
     profile = batch.outcome.clocks.get(clock, Profile())
     beside = highest_time((*batch.burst.sidelined, *batch.burst.shed), clock)
     high = max((top for top in (clock_state.high, profile.top, beside) if top is not None), default=None)
@@ -504,14 +516,5 @@ def _advance_clock(
     came = profile.occupied() if batch.origin is None else batch.origin.arrived
     came |= chunk_ranges(batch.burst.sidelined, clock)
     if came:
-        arrivals = arrivals.with_rows(came, batch.clock, _oldest(clock, was, batch))
+        arrivals = arrivals.with_rows(came, batch.clock, oldest)
     return replace(clock_state, high=high, closed=closed, occupied=occupied, arrivals=arrivals, newest=newest)
-
-
-def _oldest(clock: Clock, closed: Closed, batch: BatchInput) -> int | None:
-    """The start of the longest window that was open before the batch."""
-    watermark = closed.watermark()
-    if watermark is None:
-        return None
-    longest = max((q.query.window.range for q in batch.queries if q.query.clock == clock), default=0)
-    return watermark - longest

@@ -91,11 +91,15 @@ class ClosedWindows:
 
 @dataclass(frozen=True)
 class AlikeReaders:
-    """Readers, by their numbers, with the same closed time before and after a batch."""
+    """Readers, by their numbers, with the same closed time before and after a batch.
+
+    Windows below `forced`, before and after, are closed as well; for each reader.
+    """
 
     numbers: Ints
     before: Boundary
     after: Boundary
+    forced: tuple[Ints, Ints] | None = None
 
 
 @dataclass(frozen=True)
@@ -232,8 +236,11 @@ def _simply_closed(alike: Sequence[AlikeReaders], specs: WindowSpecs) -> tuple[I
         numbers, before, after = one.numbers, one.before, one.after
         own = specs if len(numbers) == len(specs) else specs[numbers]
         if before.is_simple and after.is_simple:
-            runs.append(np.stack([numbers, before.until(own), after.until(own)]))
-        elif _in_pieces(before, after):
+            until = before.until(own), after.until(own)
+            if one.forced is not None:
+                until = np.maximum(until[0], one.forced[0]), np.maximum(until[1], one.forced[1])
+            runs.append(np.stack([numbers, *until]))
+        elif one.forced is None and _in_pieces(before, after):
             runs += [np.stack([numbers, low, high]) for low, high in _gaps(before, after, own)]
         else:
             others += numbers.tolist()

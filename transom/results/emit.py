@@ -93,14 +93,24 @@ def emit(
     return _Emit(state, living, context, backend).run(batches, shelf)
 
 
+def standing_queries(queries: Sequence[CompiledQuery]) -> dict[str, CompiledQuery]:
+    """The queries whose results are pushed, by name."""
+    return {query.name: query for query in queries if query.is_standing}
+
+
+def streams_read(queries: Sequence[CompiledQuery]) -> frozenset[str]:
+    """The streams that queries read."""
+    return frozenset(query.query.stream for query in queries)
+
+
 class _Emit:
     def __init__(
         self, state: State, living: Sequence[CompiledQuery], context: EmitContext, backend: EmitBackend
     ):
         self.before, self.context, self.backend = state, context, backend
         self.everyone = living
-        self.living = [query for query in living if query.is_standing]
-        self.queries = {query.name: query for query in self.living}
+        self.queries = context.planner.derived("", standing_queries, living)
+        self.living = list(self.queries.values())
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
         self.finals = 0
@@ -108,9 +118,9 @@ class _Emit:
     def run(self, batches: Sequence[BatchInput], shelf: Shelf | None) -> BatchOutput:
         concerned = {batch.rules.clock.stream: batch for batch in batches}
         declared = {*concerned, *self.context.streams}
-        cascade = cascade_order(self.living, declared)
+        cascade = self._cascade(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
-        for inner, outers in cascade_order(self.everyone, declared):
+        for inner, outers in self._cascade(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
                 concerned[inner.name] = batch
@@ -143,6 +153,13 @@ class _Emit:
         )
         after = replace(state, prodders=due.prodders, estimators=estimators)
         return BatchOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
+
+    def _cascade(
+        self, queries: Sequence[CompiledQuery], declared: Collection[str]
+    ) -> list[tuple[CompiledQuery, list[CompiledQuery]]]:
+        """The queries whose results others read; mostly there are none."""
+        read = self.context.planner.derived("", streams_read, self.everyone)
+        return [] if read <= set(declared) else cascade_order(queries, declared)
 
     def _closed(
         self, state: State, batches: Sequence[BatchInput], shelf: Shelf | None, batches_on: int

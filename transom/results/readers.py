@@ -19,6 +19,7 @@ from transom.aggregates.accumulators import Accumulator, columns_in_moments
 from transom.aggregates.table import AggregateFunction
 from transom.columns.arrays import Ints, Mask
 from transom.columns.table_columns import ROWS, aggregate_column, group_columns
+from transom.elements import Clock
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.layout import Layout, layout_in_use
 from transom.plan.slot_sources import readable_slots, source_slot
@@ -27,7 +28,7 @@ from transom.sql.query import Call
 from transom.state.state import QueryState, SelectionState
 from transom.windows import ids as windows
 from transom.windows.ids import WindowSpecs
-from transom.windows.intervals import IntervalSet
+from transom.windows.intervals import LOWEST, IntervalSet
 
 Asking = Sequence[tuple[CompiledQuery, int]]  # queries, each with a selection that it reads
 StateParts = tuple[int, ...]  # of an accumulator's state
@@ -99,11 +100,18 @@ class StackReaders:
         self.specs: WindowSpecs = specs_of(self.queries)
         own = [query_states[query.name] for query in self.queries]
         self.is_scattered: Mask = np.array([len(each.homes) > 1 for each in own], bool)
-        kinds: dict[tuple[int, int | None], list[int]] = {}
-        for number, (query, each) in enumerate(zip(self.queries, own, strict=True)):
-            kinds.setdefault((id(query.clock), each.forced), []).append(number)
-        # Readers that follow the same clock and were closed by force up to the same window.
-        self.alike = [(self.queries[members[0]], np.array(members, np.int64)) for members in kinds.values()]
+
+    @cached_property
+    def forced(self) -> Ints:
+        """The window of each reader below which all were closed because the stream ended or fell idle."""
+        return self.forced_in(self._query_states)
+
+    def forced_in(self, query_states: Mapping[str, QueryState]) -> Ints:
+        """The same with other states of the queries."""
+        if query_states is self._query_states and "forced" in vars(self):
+            return self.forced
+        forced = (query_states[query.name].forced for query in self.queries)
+        return np.array([LOWEST if wid is None else wid for wid in forced], np.int64)
 
     @cached_property
     def unshared_slices(self) -> Ints:
@@ -239,6 +247,12 @@ class StreamReaders:
         selections: Mapping[int, SelectionState],
     ):
         self.asking, self.layouts = readers_by_sheet(queries, query_states, selections)
+        # The clocks that queries follow, with the range of the longest window on each.
+        self.clocks: dict[Clock, int] = {}
+        for query in queries:
+            self.clocks[query.clock] = max(query.spec[0], self.clocks.get(query.clock, 0))
+        # Queries of which only a batch with rows tells what they missed.
+        self.undetermined = [query for query in queries if query_states[query.name].unseen is None]
         alike: dict[tuple[bool, tuple[pa.DataType, ...]], dict[str, Layout]] = {}
         for sheet, layout in self.layouts.items():
             alike.setdefault((layout.merged, layout.keys), {})[sheet] = layout

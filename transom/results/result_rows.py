@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -232,10 +232,15 @@ class Results(Mapping[str, pa.Table]):
 
     def __init__(self, batches: Sequence[ResultBatch] = (), stored: Mapping[str, Stored] | None = None):
         self.batches, self.stored = tuple(batches), dict(stored or {})
-        self._places: dict[str, list[tuple[ResultBatch, int]]] = {}
+
+    @cached_property
+    def _places(self) -> dict[str, list[tuple[ResultBatch, int]]]:
+        """Where the results of each query are: made when somebody asks for those of one."""
+        places: dict[str, list[tuple[ResultBatch, int]]] = {}
         for batch in self.batches:
             for i, name in enumerate(batch.names):
-                self._places.setdefault(name, []).append((batch, i))
+                places.setdefault(name, []).append((batch, i))
+        return places
 
     def __getitem__(self, name: str) -> pa.Table:
         if name in self.stored:
@@ -252,6 +257,9 @@ class Results(Mapping[str, pa.Table]):
 
     def __len__(self) -> int:
         return len(self._places) + len(self.stored)
+
+    def __bool__(self) -> bool:
+        return bool(self.stored) or any(batch.names for batch in self.batches)
 
     @property
     def rows(self) -> int:

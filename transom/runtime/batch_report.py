@@ -23,7 +23,7 @@ class BatchReport:
     stream: str | None
     outcome: Outcome
     results: Results
-    queries: Mapping[str, BoundQuery]  # those with results
+    queries: Mapping[str, BoundQuery]  # those with results, and others
     seconds: float
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went

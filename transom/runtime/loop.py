@@ -441,7 +441,7 @@ class BatchLoop:
         output = self._emit(intent, registry, state, ingested, context)
         self.ingest.count_failures(registry, failures)
         files = self.outputs.write_results(
-            results_of(intent.batch_id), output.results, lambda name: registry[name].identity
+            results_of(intent.batch_id), output.results, registry.identities().__getitem__
         )
         watch.lap("emit")
         return _Attempt(registry, ingested, context, output, files)
@@ -502,8 +502,7 @@ class BatchLoop:
         output: BatchOutput,
         watch: Stopwatch,
     ) -> BatchReport:
-        queries = {name: registry[name].bound for name in output.results}
-        streams = output.state.streams.items()
+        queries, streams = registry.bound(), output.state.streams.items()
         work = {name: stream.work - self.state.stream(name).work for name, stream in streams}
         return BatchReport(
             intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
@@ -522,7 +521,7 @@ class BatchLoop:
                 *self.due(state, registry.compiled(), intent.clock),
             ]
         )
-        partial = frozenset(entry.name for entry in registry if entry.partial)
+        partial = registry.partial_readers()
         return [
             BatchInput(
                 self.declared.streams[name].rules,

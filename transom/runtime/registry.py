@@ -247,7 +247,7 @@ class Registry:
             if entry.key in reasons:
                 self.created[entry.name] = replace(entry, suspended=reasons[entry.key])
         lost = {entry.name for entry in self.created.values() if entry.suspended is not None}
-        for query in list(self):
+        for query in list(self) if reasons or lost else ():
             reason = reasons.get(query.name)
             if reason is None and query.suspended is None and not lost.isdisjoint(query.summaries):
                 reason = _without_summary(min(lost & set(query.summaries)))
@@ -326,6 +326,18 @@ class Registry:
     def everyone(self) -> list[CompiledQuery]:
         """The queries that take part in batches, standing or on demand."""
         return self._once("everyone", lambda: list(self.living_of_kind(CompiledQuery).values()))
+
+    def bound(self) -> dict[str, BoundQuery]:
+        """The bound queries of all kinds by name, suspended ones included."""
+        return self._once("bound", lambda: {entry.name: entry.bound for entry in self if entry.is_bound})
+
+    def identities(self) -> dict[str, str]:
+        """The identity of each query by name."""
+        return self._once("identities", lambda: {entry.name: entry.identity for entry in self})
+
+    def partial_readers(self) -> frozenset[str]:
+        """The names of the queries that also want windows that they saw only in part."""
+        return self._once("partial", lambda: frozenset(entry.name for entry in self if entry.partial))
 
     def functions(self) -> dict[str, Collection[str]]:
         """The user-defined functions of queries that take part in batches, by the names of those that have any."""
