@@ -10,7 +10,7 @@ Reading order (numbers are sections of the paper):
 - `structure_choice`, `structure_review`: which structure gives the most output (5.1).
 - `execution`, `partitioned_tuples`: the steps of a batch, on the driver or in executor tasks.
 
-Other packages use `Promising` and `Pace` (`execution`), `BatchArrival` (`batch_tuples`), `with_registered`
+Other packages use `Promising` (`execution`), `Pace` (`pace`), `BatchArrival` (`batch_tuples`), `with_registered`
 (`state_updates`) and the schema of results (`answers`); the state holds `Representation`, `Regions` and
 `KeptTuples`.
 """

@@ -19,7 +19,6 @@ from transom.backends.expressions import quoted
 from transom.columns.arrays import Ints
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
-from transom.overload.resumption import PACES, rows_within
 from transom.plan.planner import Planner
 from transom.plan.strategy import Place
 from transom.promising.answers import answer_query
@@ -32,6 +31,7 @@ from transom.promising.batch_tuples import (
     concat_tuples,
     tuple_columns,
 )
+from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Probe, ProbeResult, make_probes
@@ -48,34 +48,6 @@ from transom.storage.executor_files import ExecutorFiles
 ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
 EXECUTOR_FACTOR = 32
 ROWS_WITHOUT_JOB = 2_000  # up to here rows are fetched faster without a job
-FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
-LEAST_TIME = 0.1  # the minimal part of such a budget for probes, however long insertion takes
-
-
-@dataclass
-class Pace:
-    """How fast probes are made, and how long a batch's insertion took, to convert a time into probes."""
-
-    probed: list[tuple[int, float]] = field(default_factory=list)
-    inserting: float = 0.0
-
-    def note(self, probes: int, seconds: float, inserting: float) -> None:
-        """Record a batch."""
-        if probes:
-            self.probed = [*self.probed, (probes, seconds)][-PACES:]
-        if inserting:
-            self.inserting = inserting
-
-    def probes(self, micros: int) -> int:
-        """How many probes fit a budget of time after its part for insertion."""
-        left = max(micros - int(self.inserting * 1e6), int(micros * LEAST_TIME))
-        known = rows_within(left, self.probed)
-        return FIRST_PROBES if known is None else known
-
-    @classmethod
-    def of(cls, probed: Sequence[tuple[int, float]] = (), inserting: float = 0.0) -> Pace:
-        """The pace of a checkpoint."""
-        return cls([(probes, seconds) for probes, seconds in probed], inserting)
 
 
 Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by name
@@ -189,16 +161,24 @@ class Promising:
             for name, query in living.items()
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
+        planned = time.perf_counter()
         made = self._made(plans, planner, budgets)
         answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
         charge = sum(query_probes.charge for query_probes in made.values())
-        self.pace.note(charge, time.perf_counter() - started, self._inserting if arrivals else 0.0)
+        fixed = planned - started + self._inserting if arrivals else 0.0
+        self.pace.note(charge, time.perf_counter() - planned, fixed)
         promising_state = PromisingState(evicted(summaries, living), answered.queries)
-        given = ReviewInput(intent.batch_id, arrivals, living, budgets)
+        whole = {name: self._whole_budget(query, budgets[name]) for name, query in living.items()}
+        given = ReviewInput(intent.batch_id, arrivals, living, whole)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
         results = Results([*output.results.batches, *answered.batches], output.results.stored)
         return replace(output, state=after, results=results)
+
+    def _whole_budget(self, query: PreferenceQuery, budget: int | None) -> int | None:
+        """The probes of a budget before insertion and planning are subtracted."""
+        micros = query.preference.time
+        return budget if micros is None or budget is None else max(budget, self.pace.whole(micros))
 
     def _made(
         self, plans: Mapping[str, list[Probe]], planner: ProbePlanner, budgets: Mapping[str, int | None]

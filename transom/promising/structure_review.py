@@ -29,7 +29,11 @@ FREE = Costs(dict.fromkeys(Costs().inserting, 0.0), dict.fromkeys(Costs().planni
 
 @dataclass(frozen=True)
 class ReviewInput:
-    """The input of a review: the batch, its arrivals, the queries, and each query's probes per batch."""
+    """The input of a review: the batch, its arrivals, the queries, and each query's probes per batch.
+
+    For a budget of time, these are the probes that would fit if nothing else took time: each structure pays for
+    its own insertion.
+    """
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]

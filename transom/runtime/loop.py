@@ -28,7 +28,8 @@ from transom.overload.sideline import Sideline
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
-from transom.promising.execution import Pace, Promising
+from transom.promising.execution import Promising
+from transom.promising.pace import Pace
 from transom.results.batch_input import BatchInput
 from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
@@ -600,7 +601,7 @@ class BatchLoop:
             backend=self.backend.name,
             paces=self.sideline.paces,
             probing_pace=self.promising.pace.probed,
-            inserting_seconds=self.promising.pace.inserting,
+            inserting_seconds=self.promising.pace.fixed,
             decisions=self.planner.stored_decisions(),
         )
         self.state_bytes = self.log.commit(state, record)
