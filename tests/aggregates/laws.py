@@ -60,6 +60,11 @@ SAMPLES: dict[pa.DataType, list[Any]] = {
 }
 FRACTIONS: list[tuple[Any, ...]] = [(0.5, False), ((0.0, 0.3, 1.0), True)]
 PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
+    "collect_list": [(100,)],
+    "collect_list_distinct": [(100,)],
+    "collect_set": [(100,)],
+    "string_agg": [(", ", False, 100), ("", True, 100)],
+    "string_agg_distinct": [(", ", False, 100), ("", True, 100)],
     "mode": [(True, False), (True, True)],
     "percentile": FRACTIONS,
     "percentile_distinct": FRACTIONS,

@@ -130,7 +130,8 @@ AGGREGATES = [
     "first(kind)", "last(price) IGNORE NULLS", "any_value(qty)", "min_by(kind, price)", "max_by(qty, amount)",
     "corr(qty, seq)", "covar_samp(price, qty)", "regr_slope(qty, seq)", "regr_avgx(amount, qty)",
     "regr_r2(qty, seq)", "skewness(qty)", "kurtosis(price)", "max(struct(site, kind))",
-    "min(array(price, qty))",
+    "min(array(price, qty))", "collect_list(qty)", "collect_set(kind)", "array_agg(DISTINCT price)",
+    "string_agg(kind, '-')", "listagg(kind) WITHIN GROUP (ORDER BY price DESC)", "string_agg(DISTINCT kind, ',')",
 ]  # fmt: skip
 KEYS = ["site", "kind", "price", "qty % 3", "amount"]
 HAVINGS = ["count(*) > 1", "sum(qty) > 20", "max(price) > 5 OR count(*) = 1"]

@@ -256,6 +256,12 @@ def plain(value: Any) -> Any:
 def alike(ours: Any, theirs: Any) -> bool:
     if ours is None or theirs is None:
         return ours is theirs
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return alike(list(ours.items()), list(theirs.items()))
+    if isinstance(ours, tuple) and isinstance(theirs, tuple):
+        return all(map(alike, ours, theirs))
     if isinstance(ours, float) or isinstance(theirs, float):
         if math.isnan(ours) or math.isnan(theirs):
             return math.isnan(ours) and math.isnan(theirs)

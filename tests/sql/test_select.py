@@ -201,7 +201,7 @@ def test_user_defined_functions_are_listed() -> None:
         ("approx_percentile(symbol, 0.5)", "", "needs a number or a time, and this is string", "symbol"),
         ("approx_percentile(price, 0.5, 0)", "", "the accuracy is a positive whole constant", "0"),
         ("approx_count_distinct(price, 5)", "", "between 0 and 1", "5"),
-        ("collect_list(price)", "", "the aggregate collect_list is not supported", "collect_list(price)"),
+        ("bit_xor(site)", "", "the aggregate bit_xor is not supported", "bit_xor(site)"),
         ("count(*) AS n, sum(price) AS N", "", "two columns of the result are called N", "sum(price) AS N"),
         ("to_number(max(symbol)) AS x", "", "to_number takes two arguments", "to_number(max(symbol))"),
         ("count(*)", "HAVING count(*) + 1", "expected a condition, and this is double", "count(*) + 1"),

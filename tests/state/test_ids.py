@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.plan.bids import compiled
-from transom.aggregates import accumulators, central_moments, extreme_rows, multisets, sketches
+from transom.aggregates import accumulators, central_moments, collected, extreme_rows, multisets, sketches
 from transom.aggregates.accumulators import (
     Accumulator,
     Count,
@@ -19,6 +19,7 @@ from transom.aggregates.accumulators import (
     Sum,
 )
 from transom.aggregates.central_moments import CentralMoments, Comoments
+from transom.aggregates.collected import Collected
 from transom.aggregates.extreme_rows import ExtremeRow, ExtremeValue
 from transom.aggregates.multisets import Multiset
 from transom.aggregates.sketches import Distinct, Quantiles
@@ -85,6 +86,7 @@ ACCUMULATORS: dict[str, Accumulator] = {
     "multiset(int)": Multiset(pa.int32()),
     "central_moments": CentralMoments(),
     "comoments": Comoments(),
+    "collected(double,string,most=100)": Collected(pa.float64(), pa.string(), 100),
     "first_row(timestamp_ntz(us),string)": ExtremeRow(pa.timestamp("us"), pa.string(), "first"),
     "last_row(double,int)": ExtremeRow(pa.float64(), pa.int32(), "last"),
     "max(array<int>)": ExtremeValue(pa.list_(pa.int32()), "max"),
@@ -128,7 +130,7 @@ def test_an_accumulator_has_its_id(expected: str, accumulator: Accumulator) -> N
 def test_every_accumulator_is_in_the_table() -> None:
     classes = {
         kind
-        for module in (accumulators, central_moments, extreme_rows, multisets, sketches)
+        for module in (accumulators, central_moments, collected, extreme_rows, multisets, sketches)
         for kind in vars(module).values()
         if isinstance(kind, type) and is_dataclass(kind) and hasattr(kind, "combine")
     }

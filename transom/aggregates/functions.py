@@ -24,6 +24,7 @@ from transom.aggregates.accumulators import (
     Sum,
 )
 from transom.aggregates.central_moments import MOMENT_FUNCTIONS
+from transom.aggregates.collected import COLLECT_FUNCTIONS
 from transom.aggregates.extreme_rows import ROW_FUNCTIONS, ExtremeValue
 from transom.aggregates.multisets import FRACTIONS, MULTISET_FUNCTIONS, distinct_form
 from transom.aggregates.sketches import Distinct, Quantiles
@@ -341,6 +342,7 @@ BUILT_IN = (
     *MULTISET_FUNCTIONS,
     *MOMENT_FUNCTIONS,
     *ROW_FUNCTIONS,
+    *COLLECT_FUNCTIONS,
 )
 
 # Each value once: `count(DISTINCT x)`, and so on.

@@ -201,7 +201,9 @@ def read_flag(constant: Any) -> bool | None:
 
 
 FRACTIONS = Parameter("a percentage is a constant between 0 and 1, or an array of such", read_fractions)
-DESCENDING = Parameter("descending is true or false", read_flag, False, is_written=False)
+DESCENDING = Parameter(
+    "descending is true or false", read_flag, False, is_written=False, setting="descending"
+)
 DETERMINISTIC = Parameter("the second argument of mode is true or false", read_flag, True)
 
 

@@ -48,7 +48,8 @@ class Parameter:
     rule: str
     read: Callable[[Any], Any]
     default: Any = None
-    is_written: bool = True  # False: the SQL front sets it, as WITHIN GROUP (ORDER BY x DESC) does
+    is_written: bool = True  # False: the SQL front sets it
+    setting: str | None = None  # what it is set to then: `descending` of WITHIN GROUP, or one of the limits
 
 
 class AnswerInterval(StrEnum):

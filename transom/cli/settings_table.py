@@ -133,6 +133,9 @@ ENGINE = (
         "stream_expressions", "count", "the most different expressions of all queries of a stream", "10000"
     ),
     Setting(
+        "collected_values", "count", "the most values of a list or text of an aggregate in one group", "10000"
+    ),
+    Setting(
         "process_ends", "count", "how many processes end in a batch before a query is suspended for it", "8"
     ),
     Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),

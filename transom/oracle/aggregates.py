@@ -198,6 +198,26 @@ def value_of_row(rows: Sequence[Mapping[str, Any]], key: str, is_last: bool) -> 
     return ordered[-1 if is_last else 0]["x"] if ordered else None
 
 
+def collected(rows: Sequence[Mapping[str, Any]], is_descending: bool = False) -> list[Any]:
+    """The values in the order of time or of another value, then in their own."""
+
+    def compared(left: Mapping[str, Any], right: Mapping[str, Any]) -> int:
+        return order_nulls(left["t"], right["t"]) or order(left["x"], right["x"])
+
+    present = [row for row in rows if row["x"] is not None]
+    return [row["x"] for row in sorted(present, key=cmp_to_key(compared), reverse=is_descending)]
+
+
+def collected_text(values: Sequence[Any], call: Call) -> str | None:
+    """The texts, one after the other."""
+    delimiter, is_descending, _ = call.parameters
+    if call.function.endswith(DISTINCT):
+        texts = sorted(values, key=cmp_to_key(order), reverse=is_descending)
+    else:
+        texts = collected(values, is_descending)
+    return delimiter.join(texts) if texts else None
+
+
 def deviation(values: Sequence[Any], sample: bool) -> float | None:
     """The square root of the variance."""
     spread = variance(values, sample)
@@ -221,6 +241,13 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "last": lambda values, call: value_of_row(values, "t", is_last=True),
     "min_by": lambda values, call: value_of_row(values, "o", is_last=False),
     "max_by": lambda values, call: value_of_row(values, "o", is_last=True),
+    "collect_list": lambda values, call: (
+        sorted(values, key=cmp_to_key(order)) if call.function.endswith(DISTINCT) else collected(values)
+    ),
+    "collect_set": lambda values, call: sorted(
+        {sameness(value): value for value in values}.values(), key=cmp_to_key(order)
+    ),
+    "string_agg": collected_text,
     "skewness": lambda values, call: standardized(values, 3),
     "kurtosis": lambda values, call: None if (found := standardized(values, 4)) is None else found - 3.0,
     "covar_pop": lambda values, call: regression(values, lambda n, y, x, yy, xx, xy: xy / n),
@@ -246,4 +273,6 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "approx_percentile": lambda values, call: percentiles(values, call.parameters[0]),
 }
 DISTINCT = "_distinct"  # after the name of a function that takes each value once
-OF_NOTHING = frozenset({"count", "approx_count_distinct"})  # not null over no values
+OF_NOTHING = frozenset(
+    {"count", "approx_count_distinct", "collect_list", "collect_set"}
+)  # not null over no values

@@ -22,6 +22,9 @@ class Limits:
     summary_bytes: int = 1 << 30  # of the cells of a summary
     stream_expressions: int = 10_000  # of all queries of a stream: on Spark each takes about 3 ms a batch
 
+    # Results. A query with a longer list or text in a group of a window is suspended.
+    collected_values: int = 10_000  # of collect_list, collect_set, array_agg, string_agg and listagg
+
     # Isolation.
     process_ends: int = 8  # of processes in one batch before the query that ends them is looked for
 

@@ -20,7 +20,8 @@ class Declared:
 
     def __init__(self, backend: Backend, store: Store, limits: Limits | None = None):
         self.backend = backend
-        self.tables = StaticTables(store, backend, (limits or Limits()).table_rows)
+        self.limits = limits or Limits()
+        self.tables = StaticTables(store, backend, self.limits.table_rows)
         self.versions: dict[str, int] = {}  # of the static tables
         self.streams: dict[str, Stream] = {}
         self.functions: set[str] = set()
@@ -44,7 +45,14 @@ class Declared:
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         functions = frozenset(self.functions)
-        return Catalog(streams, tables, functions, self.backend.in_utc, frozenset(self.qualities))
+        return Catalog(
+            streams,
+            tables,
+            functions,
+            self.backend.in_utc,
+            frozenset(self.qualities),
+            collected_values=self.limits.collected_values,
+        )
 
     def check_version(self, table: str, version: int, queries: Iterable[Query]) -> None:
         """Refuse a new version of a table in which the columns that queries read are not what they were."""

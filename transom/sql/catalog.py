@@ -46,3 +46,4 @@ class Catalog:
     queries: frozenset[str] = frozenset()  # suggestions for unknown names
     preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names
+    collected_values: int = 10_000  # most values that an aggregate such as collect_list has in a group

@@ -13,8 +13,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Spark's aggregates that Transom does not have, so that the error can name them.
 UNSUPPORTED_AGGREGATES = _words(
-    """array_agg bit_and bit_or bit_xor bitmap_construct_agg collect_list collect_set count_min_sketch
-    histogram_numeric hll_sketch_agg hll_union_agg listagg string_agg try_avg try_sum"""
+    """bit_and bit_or bit_xor bitmap_construct_agg count_min_sketch histogram_numeric hll_sketch_agg
+    hll_union_agg try_avg try_sum"""
 )
 
 SCALAR_FUNCTIONS = {

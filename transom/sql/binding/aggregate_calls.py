@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import zip_longest
@@ -59,10 +59,16 @@ def call_of(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def read_call(parsed: Parsed, node: exp.Expr, time: exp.Expr | None = None) -> Draft:
+def read_call(
+    parsed: Parsed,
+    node: exp.Expr,
+    time: exp.Expr | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Draft:
     """Read an aggregate call, with its constant parameters taken out of the arguments.
 
-    `time` is the column by which functions such as `first` order rows.
+    `time` is the column by which functions such as `first` order rows. `settings` are the values of parameters that
+    are not written.
     """
     written = _written(parsed, node)
     if (spelling := spelling_of(written.name)) is not None:
@@ -70,7 +76,8 @@ def read_call(parsed: Parsed, node: exp.Expr, time: exp.Expr | None = None) -> D
     function = called_function(written.name)
     if function is None:
         parsed.fail("FILTER belongs to an aggregate", written.node)
-    if function.by_time and len(written.args) == 2:  # first(x, true)
+    settings = settings or {}
+    if function.by_time and not function.parameters and len(written.args) == 2:  # first(x, true)
         flag = constant_of(written.args[1])
         if flag is None or not isinstance(flag.value, bool):
             parsed.fail(f"the second argument of {written.name} is true or false", written.args[1])
@@ -78,12 +85,12 @@ def read_call(parsed: Parsed, node: exp.Expr, time: exp.Expr | None = None) -> D
     if written.ignores_nulls and not function.by_time:
         parsed.fail(f"{written.name} does not take IGNORE NULLS", written.node)
     if written.is_distinct:
-        return _distinct(parsed, written, function)
+        return _distinct(parsed, written, function, settings)
     star, args = star_form(function), written.args
     is_star = len(args) == 1 and (isinstance(args[0], exp.Star) or constant_of(args[0]) is not None)
     if star is not None and is_star:
         return Draft(star.name, (), written.where, (), written.node)
-    args, parameters = _parameters(parsed, written, function)
+    args, parameters = _parameters(parsed, written, function, settings)
     if function.packs:
         args = _packed(parsed, written, function, args, time)
     return Draft(function.name, tuple(args), written.where, parameters, written.node)
@@ -137,7 +144,9 @@ def _detached(node: exp.Expr) -> exp.Expr:
     return copy
 
 
-def _distinct(parsed: Parsed, written: _Written, function: AggregateFunction) -> Draft:
+def _distinct(
+    parsed: Parsed, written: _Written, function: AggregateFunction, settings: Mapping[str, Any]
+) -> Draft:
     """The call with DISTINCT: the function over each value once."""
     form = distinct_function(function)
     if form is None:
@@ -147,7 +156,7 @@ def _distinct(parsed: Parsed, written: _Written, function: AggregateFunction) ->
         copies = [_detached(arg) for arg in written.args]
         packed = _struct({f"c{at}": arg for at, arg in enumerate(copies)})
         return Draft(form.name, (packed, *map(_detached, written.args)), written.where, (), written.node)
-    args, parameters = _parameters(parsed, written, form)
+    args, parameters = _parameters(parsed, written, form, settings)
     return Draft(form.name, tuple(args), written.where, parameters, written.node)
 
 
@@ -160,7 +169,9 @@ def _packed(
 ) -> list[exp.Expr]:
     """The arguments as one struct; those that must not be null follow it."""
     fields = dict(zip(function.packs, map(_detached, args), strict=True))
-    if function.by_time:
+    if written.order:
+        fields = {"t": _detached(written.order[0].this), **fields}
+    elif function.by_time:
         if time is None:
             message = f"{written.name} orders rows by time, and the stream has no time column"
             parsed.fail(message, written.node)
@@ -175,15 +186,15 @@ def _struct(fields: dict[str, exp.Expr]) -> exp.Expr:
 
 
 def _parameters(
-    parsed: Parsed, written: _Written, function: AggregateFunction
+    parsed: Parsed, written: _Written, function: AggregateFunction, settings: Mapping[str, Any]
 ) -> tuple[list[exp.Expr], tuple[Any, ...]]:
     """The arguments of a call, and its constants; WITHIN GROUP gives one argument and its direction."""
-    direction = {}
     if written.order:
         argument, is_descending = _group_order(parsed, written, function)
-        written = replace(written, args=[argument, *written.args])
-        direction = {len(function.parameters) - 1: is_descending}
-    elif written.name in function.within_group and written.name != "mode":
+        settings = {**settings, "descending": is_descending}
+        if not function.by_time:  # there it is the order of the argument
+            written = replace(written, args=[argument, *written.args])
+    elif written.name in function.within_group and written.name != "mode" and not function.by_time:
         message = f"write {written.name}(...) WITHIN GROUP (ORDER BY x)"
         parsed.fail(message, written.node)
     _check_count(parsed, written, function)
@@ -192,8 +203,10 @@ def _parameters(
         count = len(written.args)
     constants = zip_longest(function.parameters, written.args[count:])
     parameters = tuple(
-        direction.get(place, parameter.default) if arg is None else _parameter(parsed, arg, parameter)
-        for place, (parameter, arg) in enumerate(constants)
+        settings.get(str(parameter.setting), parameter.default)
+        if arg is None
+        else _parameter(parsed, arg, parameter)
+        for parameter, arg in constants
     )
     return written.args[:count], parameters
 

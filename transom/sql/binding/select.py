@@ -42,6 +42,7 @@ class SelectBinder:
         self.parsed = parsed
         self.scope = Scope(parsed, catalog)
         self.functions = {name.casefold() for name in catalog.functions}
+        self._settings = {"collected_values": catalog.collected_values}
         self.rows = Printer(parsed, catalog.functions, self._row_leaf)
         self.results = Printer(parsed, catalog.functions, self._result_leaf)
         self.names = Printer(parsed, catalog.functions, self._name_leaf)
@@ -363,7 +364,7 @@ class SelectBinder:
     def _call(self, node: exp.Expr) -> int:
         """The number of an aggregate call; equal calls have the same number."""
         if id(node) not in self._numbers:
-            draft = read_call(self.parsed, node, self._time_column())
+            draft = read_call(self.parsed, node, self._time_column(), self._settings)
             self._read_drafts.append(draft)
             number = self._calls.setdefault(self._identity(draft), len(self.drafts))
             if number == len(self.drafts):
