@@ -314,3 +314,37 @@ def test_an_aggregate_of_decimals_is_a_number_too() -> None:
     kinds = (ItemKind("d", True, grows=True),)
     seen = early_values([1], 0, 0.5, pa.table({"d": [Decimal("10.50")]}))
     assert Estimator.of(AT, kinds, 1.0).estimate(seen).projected.tolist() == [[21.0]]
+
+
+def coverage_of_one_look_a_window(confidence: float, windows: int, seed: int) -> tuple[int | None, float]:
+    """After how many finals there are bounds, and the part of finals within them, if batches end anywhere.
+
+    Each window is seen once, at a moment of its last slide that is never the same: so few windows have been seen at
+    each mark.
+    """
+    random = np.random.default_rng(seed)
+    estimator = Estimator.of(Emit(at=(0.5,), confidence=confidence), (ItemKind("n", True, grows=True),), 1.0)
+    first, inside = None, []
+    for window in range(windows):
+        left = float(random.uniform(0, 1))
+        early, rest = random.poisson(200 * (1 - left)), random.poisson(200 * left)
+        estimator, found = observe(
+            estimator, early_values([0], window, left, pa.table({"n": [float(early)]}))
+        )
+        if not np.isnan(found.low[0, 0]):
+            first = window if first is None else first
+            inside.append(found.low[0, 0] <= early + rest <= found.high[0, 0])
+        estimator = estimator.with_finals(finals([0], window, pa.table({"n": [float(early + rest)]})))
+    return first, float(np.mean(inside))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_come_soon_where_batches_end_anywhere_in_a_slide(seed: int) -> None:
+    first, _ = coverage_of_one_look_a_window(0.9, 40, seed)
+    assert first is not None and 10 <= first <= 23
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9])
+def test_bounds_from_neighbouring_moments_contain_as_many_finals_as_they_say(confidence: float) -> None:
+    parts = [coverage_of_one_look_a_window(confidence, 120, seed)[1] for seed in range(10)]
+    assert confidence - 0.05 <= np.mean(parts) <= confidence + 0.08

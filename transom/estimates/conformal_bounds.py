@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.columns.arrays import Floats, Ints
-from transom.estimates.marks import MARKS, MarkRuns, nearest
+from transom.estimates.marks import AT_END, MARKS, MAX_MARK_DISTANCE, PER_SLIDE, MarkRuns, nearest
 
 KEPT = 256  # scores per mark
 SHARE = 32  # scores of one closing at most, so that the groups of one window don't evict all others
 PACE = 0.015  # of the correction of the level
 WIDEST = 1e6  # larger scores are clipped
-MAX_MARK_DISTANCE = 2  # scores are borrowed from marks up to this far away
+FEW_WINDOWS = 10  # that scores must be of
+MAX_POOL = PER_SLIDE // 4  # scores of marks up to this far away are pooled, if no mark has enough
 
 
 @dataclass(frozen=True)
@@ -71,46 +72,89 @@ class ConformalBounds:
         """
         return np.rint(1 / np.maximum(self.miss, 1e-9)).clip(8, 200).astype(np.int64)
 
-    def quantiles(self, mark: Ints) -> tuple[Floats, Floats]:
-        """By mark and item, the lowest and the highest expected score; NaN with too little history."""
+    def quantiles(self, mark: Ints, finals: Ints | None = None) -> tuple[Floats, Floats]:
+        """By mark and item, the lowest and the highest expected score; NaN with too little history.
+
+        `finals` is how many windows of each query have become final.
+        """
         low = np.full((len(mark), self.level.shape[1]), np.nan)
         high = low.copy()
         used = np.flatnonzero(self.place)
         count = (~np.isnan(self.scores)).sum(axis=2)
         least = self.least[used // MARKS]
-        enough = (count >= least[:, None]) & (self.windows[used] >= np.minimum(least, 10))[:, None]
+        enough = (count >= least[:, None]) & (self.windows[used] >= np.minimum(least, FEW_WINDOWS))[:, None]
         has_bounds = np.zeros(len(self.place))
         has_bounds[used] = enough.any(axis=1)
         near = nearest(has_bounds)[mark]
         bounded = (has_bounds[near] > 0) & (np.abs(near - mark) <= MAX_MARK_DISTANCE)
-        if not bounded.any():
-            return low, high
-        wanted, back = np.unique(near[bounded], return_inverse=True)
-        rows = np.searchsorted(used, wanted)
-        lowest, highest = self._quantiles_of(wanted, rows, count[rows])
-        low[bounded] = np.where(enough[rows], lowest, np.nan)[back]
-        high[bounded] = np.where(enough[rows], highest, np.nan)[back]
+        if bounded.any():
+            wanted, back = np.unique(near[bounded], return_inverse=True)
+            rows = np.searchsorted(used, wanted)
+            held = self.scores[rows, :, : int(self.place[wanted].max())]
+            lowest, highest = _quantiles(held, self.level[wanted], count[rows])
+            low[bounded] = np.where(enough[rows], lowest, np.nan)[back]
+            high[bounded] = np.where(enough[rows], highest, np.nan)[back]
+        if not bounded.all() and len(used):
+            wanted, back = np.unique(mark[~bounded], return_inverse=True)
+            lowest, highest = self._pooled_quantiles(wanted, used, count, finals)
+            low[~bounded], high[~bounded] = lowest[back], highest[back]
         return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
-    def _quantiles_of(self, mark: Ints, rows: Ints, count: Ints) -> tuple[Floats, Floats]:
-        """The quantiles of marks that have enough scores; `rows` are their scores, `count` how many there are."""
-        held = self.scores[rows, :, : int(self.place[mark].max())]
-        scores = np.sort(held, axis=2).astype(np.float64)  # NaN last
-        level = self.level[mark]
-        with np.errstate(invalid="ignore"):
-            under = (scores < 0).sum(axis=2) / np.maximum(count, 1)
-            over = (scores > 0).sum(axis=2) / np.maximum(count, 1)
-        # Ties at zero (a MAX that had arrived): if one side can't be missed, the other side gets its share of misses.
-        below = np.maximum(level / 2, level - over) * (count + 1)
-        above = np.maximum(level / 2, level - under) * (count + 1)
-        return (
-            _ranked(scores, below, count) * _stretch(below),
-            _ranked(scores, count + 1 - above, count) * _stretch(above),
-        )
+    def _pooled_quantiles(
+        self, mark: Ints, used: Ints, count: Ints, finals: Ints | None
+    ) -> tuple[Floats, Floats]:
+        """The quantiles of marks that have too few scores, from the scores of as many neighbours as it takes.
 
-    def around(self, projected: Floats, unit: Floats, mark: Ints) -> tuple[Floats, Floats]:
-        """The lower and upper bounds of projections."""
-        low, high = self.quantiles(mark)
+        `used` are the marks with scores, `count` how many there are by item. Marks are pooled within the last
+        slide only, where they are equally far from each other, and from both sides: the errors of earlier and
+        later ones are larger and smaller, and even out.
+        """
+        low = np.full((len(mark), self.level.shape[1]), np.nan)
+        high = low.copy()
+        query, point = mark // MARKS, mark % MARKS - AT_END
+        least = self.least[query]
+        few = np.minimum(least, FEW_WINDOWS)
+        waiting = (point >= 0) & (point <= PER_SLIDE)
+        if (
+            finals is not None
+        ):  # a window that was seen at several marks is one window; the first has no scores
+            waiting &= finals[query] > few
+        for reach in range(1, MAX_POOL + 1):
+            at = np.flatnonzero(waiting)
+            if not len(at):
+                break
+            first = query[at] * MARKS + AT_END
+            begin = np.searchsorted(used, first + np.maximum(point[at] - reach, 0))
+            end = np.searchsorted(used, first + np.minimum(point[at] + reach, PER_SLIDE), side="right")
+            windows = _sums_of_runs(self.windows[used], begin, end)
+            pooled = _sums_of_runs(count, begin, end)
+            enough = (pooled >= least[at][:, None]) & (windows >= few[at])[:, None]
+            from_both_sides = (np.searchsorted(used, mark[at], side="right") > begin) & (
+                np.searchsorted(used, mark[at]) < end
+            )
+            ready = enough.any(axis=1) & from_both_sides
+            if ready.any():
+                at = at[ready]
+                scores = self._pool(begin[ready], end[ready])
+                lowest, highest = _quantiles(scores, self.level[mark[at]], pooled[ready])
+                low[at] = np.where(enough[ready], lowest, np.nan)
+                high[at] = np.where(enough[ready], highest, np.nan)
+                waiting[at] = False
+        return low, high
+
+    def _pool(self, begin: Ints, end: Ints) -> NDArray[np.float32]:
+        """The scores of runs of marks: runs x items x scores, NaN where there is none."""
+        most, (items, kept) = int((end - begin).max()), self.scores.shape[1:]
+        rows = begin[:, None] + np.arange(most)
+        scores = self.scores[rows.clip(max=len(self.scores) - 1)]
+        scores[rows >= end[:, None]] = np.nan
+        return scores.transpose(0, 2, 1, 3).reshape(len(begin), items, most * kept)
+
+    def around(
+        self, projected: Floats, unit: Floats, mark: Ints, finals: Ints | None = None
+    ) -> tuple[Floats, Floats]:
+        """The lower and upper bounds of projections; `finals` is how many windows of each query became final."""
+        low, high = self.quantiles(mark, finals)
         with np.errstate(over="ignore", invalid="ignore"):
             under, over = projected + unit * low, projected + unit * high
         known = np.isfinite(under) & np.isfinite(over)
@@ -177,6 +221,27 @@ def _spread(scores: Floats) -> Floats:
     count = (~np.isnan(ordered)).sum(axis=0)
     wanted = (np.arange(SHARE) + 0.5)[:, None] * count / SHARE
     return np.take_along_axis(ordered, wanted.astype(np.int64).clip(max=len(scores) - 1), axis=0)
+
+
+def _sums_of_runs(values: Ints, begin: Ints, end: Ints) -> Ints:
+    """Sums of the rows of runs, which may be empty."""
+    sums = np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
+    return sums[end] - sums[begin]
+
+
+def _quantiles(scores: NDArray[np.float32], level: Floats, count: Ints) -> tuple[Floats, Floats]:
+    """The lowest and the highest expected score, by row and item, given how many scores there are."""
+    ordered = np.sort(scores, axis=2).astype(np.float64)  # NaN last
+    with np.errstate(invalid="ignore"):
+        under = (ordered < 0).sum(axis=2) / np.maximum(count, 1)
+        over = (ordered > 0).sum(axis=2) / np.maximum(count, 1)
+    # Ties at zero (a MAX that had arrived): if one side can't be missed, the other side gets its share of misses.
+    below = np.maximum(level / 2, level - over) * (count + 1)
+    above = np.maximum(level / 2, level - under) * (count + 1)
+    return (
+        _ranked(ordered, below, count) * _stretch(below),
+        _ranked(ordered, count + 1 - above, count) * _stretch(above),
+    )
 
 
 def _ranked(scores: Floats, rank: Floats, count: Ints) -> Floats:

@@ -121,7 +121,8 @@ class EstimatorStack:
         given = self._input(values.query, values.numbers, values.slides_left, values.group)
         projected = self.experts.projected(given, self.groups)
         unit = self._units(values.query, given.at, projected)
-        low, high = self.bounds.around(projected, unit, given.mark)
+        finals = self.groups.finals(len(self.queries))
+        low, high = self.bounds.around(projected, unit, given.mark, finals)
         return Estimates(projected, low, high)
 
     def with_early(self, values: EarlyRows, estimates: Estimates) -> EstimatorStack:
@@ -255,7 +256,7 @@ class EstimatorStack:
         level = np.where(is_known, _rows(self.groups.level, given.at), groups.level[at])
         level = np.where(level > 0, level, self._typical[of])
         error = np.abs(final - pairs.projected)
-        is_taught = self.experts.count[runs.mark] > 0  # without a profile, an error has no predictive value
+        is_taught = self.experts.is_taught(runs.mark)  # without a profile, an error has no predictive value
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             unit = self._units(of, given.at, pairs.projected)
             scores = np.where(is_taught, (final - pairs.projected) / unit, np.nan)

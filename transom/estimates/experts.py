@@ -17,7 +17,7 @@ from transom.columns.arrays import Floats, Ints, Mask
 from transom.estimates.early_values import value_accuracy
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.group_profiles import GroupProfiles
-from transom.estimates.marks import MARKS, MarkRuns, nearest
+from transom.estimates.marks import MARKS, MAX_MARK_DISTANCE, MarkRuns, nearest
 
 
 class Expert(IntEnum):
@@ -113,6 +113,11 @@ class Experts:
     def nearest_mark(self) -> Ints:
         """For each mark, the nearest one with pairs."""
         return nearest(self.count.max(axis=1, initial=0))
+
+    def is_taught(self, mark: Ints) -> Mask:
+        """By mark and item, whether there were pairs, or pairs at a mark that is near enough."""
+        near = self.nearest_mark[mark]
+        return (self.count[near] > 0) & (np.abs(near - mark) <= MAX_MARK_DISTANCE)[:, None]
 
     def coefficients(self, mark: Ints) -> Coefficients:
         """The coefficients at marks, or at the nearest ones with pairs."""

@@ -104,6 +104,13 @@ class GroupProfiles:
             means[self.query[starts]] = np.add.reduceat(self.level, starts, axis=0) / sizes[:, None]
         return means
 
+    def finals(self, queries: int) -> Ints:
+        """By query, how many finals its best known group has had."""
+        most = np.zeros(queries, np.int64)
+        if self.count.size:
+            np.maximum.at(most, self.query, self.count.max(axis=1).astype(np.int64))
+        return most
+
     @cached_property
     def own_added(self) -> Floats:
         """How much more a group grows than the additive expert projects, shrunk towards 1."""

@@ -21,6 +21,7 @@ EDGES: Floats = np.r_[
     [1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 4, 6, 9],
 ]
 MARKS = len(EDGES) + 1
+MAX_MARK_DISTANCE = 2  # what was learned at a mark counts for marks up to this far away
 AT_END = int(np.searchsorted(EDGES, 0.0))  # the mark of a window's end; the marks of its last slide follow
 LAST_SLIDE = slice(AT_END, AT_END + PER_SLIDE + 1)
 
