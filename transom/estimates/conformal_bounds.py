@@ -22,7 +22,7 @@ KEPT = 256  # scores per mark
 SHARE = 32  # scores of one closing at most, so that the groups of one window don't evict all others
 PACE = 0.015  # of the correction of the level
 WIDEST = 1e6  # larger scores are clipped
-FEW_WINDOWS = 10  # that scores must be of
+LEAST_WINDOWS = 10  # that scores must be of
 MAX_POOL = PER_SLIDE // 4  # scores of marks up to this far away are pooled, if no mark has enough
 
 
@@ -82,7 +82,7 @@ class ConformalBounds:
         used = np.flatnonzero(self.place)
         count = (~np.isnan(self.scores)).sum(axis=2)
         least = self.least[used // MARKS]
-        enough = (count >= least[:, None]) & (self.windows[used] >= np.minimum(least, FEW_WINDOWS))[:, None]
+        enough = (count >= least[:, None]) & (self.windows[used] >= np.minimum(least, LEAST_WINDOWS))[:, None]
         has_bounds = np.zeros(len(self.place))
         has_bounds[used] = enough.any(axis=1)
         near = nearest(has_bounds)[mark]
@@ -113,7 +113,7 @@ class ConformalBounds:
         high = low.copy()
         query, point = mark // MARKS, mark % MARKS - AT_END
         least = self.least[query]
-        few = np.minimum(least, FEW_WINDOWS)
+        few = np.minimum(least, LEAST_WINDOWS)
         waiting = (point >= 0) & (point <= PER_SLIDE)
         if (
             finals is not None
