@@ -311,6 +311,10 @@ class Backend(ABC):
         """
         return {}
 
+    def calling_python(self, columns: Columns, texts: Iterable[str]) -> set[str]:
+        """The expressions whose Python functions a worker process calls for rows on the driver."""
+        return set()
+
     # --- functions ---
 
     @abstractmethod

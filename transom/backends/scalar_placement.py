@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -42,10 +42,14 @@ ANY_TIME = "it may take any time, and only Spark's jobs can be cancelled"
 
 @dataclass(frozen=True)
 class ScalarPlace:
-    """Why Spark evaluates an expression, or None if this process does; whether it has a vector form here."""
+    """Why Spark evaluates an expression, or None if compiled code does; whether it has a vector form there.
+
+    Functions of the program (`calls_python`) are called in a process of their own.
+    """
 
     reason: str | None = None
     is_vectorized: bool = False
+    calls_python: bool = False
 
 
 @dataclass
@@ -66,7 +70,7 @@ class ScalarPlacement:
         return {
             text
             for text, place in self.places(columns, texts).items()
-            if place.reason is not None or (is_long and not place.is_vectorized)
+            if place.reason is not None or (is_long and not place.is_vectorized and not place.calls_python)
         }
 
     def places(self, columns: Columns, texts: Iterable[str]) -> dict[str, ScalarPlace]:
@@ -80,6 +84,10 @@ class ScalarPlacement:
         if new:
             placed |= self._decided(columns, new)
         return {text: placed[text] for text in distinct}
+
+    def forget(self) -> None:
+        """Decide again: another function of the program was registered."""
+        self._placed.clear()
 
     def _decided(self, columns: Columns, texts: Sequence[str]) -> dict[str, ScalarPlace]:
         placed: dict[str, ScalarPlace] = {}
@@ -110,7 +118,10 @@ class ScalarPlacement:
                 placed[text] = ScalarPlace(f"its type is {kind} on Spark, and {compiled_kind} compiled")
             else:
                 placed[text] = ScalarPlace(is_vectorized=compiled.is_vectorized)
-        return placed
+        return {
+            text: replace(place, calls_python=place.reason is None and self.interpreter.calls_python(text))
+            for text, place in placed.items()
+        }
 
     def _depends_on_zone(self, columns: Columns, text: str) -> bool:
         """Whether the session's zone may matter: an expression over times, beside their microseconds."""

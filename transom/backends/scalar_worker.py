@@ -1,4 +1,4 @@
-"""A process that evaluates expressions over texts: it is killed with a call that does not end.
+"""A process that evaluates what may never end: expressions over texts, and functions of the program. It can be killed.
 
 Python's regular expressions hold the interpreter's lock while they match, so that no thread of the same process
 could stop them, or answer a request meanwhile.
@@ -14,12 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
 
+from transom.backends.program_functions import FailureCount, FunctionParcel
 from transom.errors import DeadlineError
 from transom.sql.interpreter.scalars import InterpretedScalars
 
@@ -44,6 +47,21 @@ def needs_worker(text: str) -> bool:
     return _TEXT_FUNCTIONS.search(text) is not None
 
 
+class ThreadLimit(threading.local):
+    """Until when the expressions of a thread may take, by the monotonic clock; None for any time."""
+
+    until: float | None = None
+
+    @contextmanager
+    def limited(self, until: float) -> Iterator[None]:
+        """Set the limit of this thread in a block."""
+        before, self.until = self.until, until
+        try:
+            yield
+        finally:
+            self.until = before
+
+
 class ScalarWorker:
     """Evaluates expressions in another process."""
 
@@ -51,23 +69,51 @@ class ScalarWorker:
         self._lock = threading.Lock()  # prods and batches take turns
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
+        self._has_functions: str | None = None  # the parcel that the process has
+        self._failures: Counter[str] = Counter()  # of functions of the program
 
-    def prepare(self) -> None:
-        """Start the process, if it does not run, and wait until it is ready."""
+    def prepare(self, functions: FunctionParcel | None = None) -> None:
+        """Start the process, if it does not run, and wait until it is ready to call some functions."""
         with self._lock:
             self._connected()
+        if functions is not None and self._has_functions != functions.key:
+            self.project(pa.table({"x": [0]}), {"x": "x"}, None, functions)
 
-    def project(self, table: pa.Table, expressions: Mapping[str, str], until: float) -> pa.Table:
+    def failures(self, name: str) -> int:
+        """How many calls of a function of the program failed."""
+        return self._failures[name.lower()]
+
+    def forget_failures(self, name: str) -> None:
+        """Count the failures of a function from zero."""
+        self._failures.pop(name.lower(), None)
+
+    def project(
+        self,
+        table: pa.Table,
+        expressions: Mapping[str, str],
+        until: float | None,
+        functions: FunctionParcel | None = None,
+    ) -> pa.Table:
         """A table with one column for each named expression; DeadlineError after `until` (of the monotonic clock)."""
-        if not self._lock.acquire(timeout=max(until - time.monotonic(), 0)):
+        if not self._lock.acquire(timeout=-1 if until is None else max(until - time.monotonic(), 0)):
             raise DeadlineError("another expression takes too long")
         try:
             connection = self._connected()
-            connection.send((_packed(table), dict(expressions)))
-            if not connection.poll(max(until - time.monotonic(), 0)):
+            is_new = functions is not None and functions.key != self._has_functions
+            self._has_functions = functions.key if functions is not None else self._has_functions
+            connection.send(
+                (_packed(table), dict(expressions), functions if is_new else functions is not None)
+            )
+            if not connection.poll(None if until is None else max(until - time.monotonic(), 0)):
                 self._kill()
                 raise DeadlineError("evaluating its expressions takes longer than the deadline")
-            failure, packed = connection.recv()
+            failure, packed, failures = connection.recv()
+            self._failures.update(failures)
+        except (
+            DeadlineError
+        ):  # raised in this thread to interrupt it: the answer would be taken for another's
+            self._kill()
+            raise
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._kill()
             raise ExpressionError("evaluating its expressions ended the worker process") from None
@@ -104,7 +150,7 @@ class ScalarWorker:
             self._process.wait()
         if self._connection is not None:
             self._connection.close()
-        self._process = self._connection = None
+        self._process = self._connection = self._has_functions = None
 
 
 def serve_scalars(connection: Connection) -> None:
@@ -114,17 +160,24 @@ def serve_scalars(connection: Connection) -> None:
         pa.table({"x": ["a"]}), {"x": "x LIKE '%a' AND x RLIKE 'a'"}
     )  # the parser is slow at first
     connection.send("ready")
+    calling: InterpretedScalars | None = None  # with the functions of the program
     while True:
         try:
-            packed, expressions = connection.recv()
+            packed, expressions, functions = connection.recv()
         except (EOFError, KeyboardInterrupt):
             return
+        failures: Mapping[str, int] = {}
         try:
-            found = scalars.project(pa.ipc.open_stream(packed).read_all(), expressions)
+            if isinstance(functions, FunctionParcel):
+                calling = functions.scalars()
+            chosen = calling if functions and calling is not None else scalars
+            failed = FailureCount(chosen)
+            found = chosen.project(pa.ipc.open_stream(packed).read_all(), expressions)
+            failures = failed.new()
             answer: tuple[str | None, bytes] = None, _packed(found)
         except Exception as error:
             answer = str(error) or type(error).__name__, b""
-        connection.send(answer)
+        connection.send((*answer, failures))
 
 
 def _packed(table: pa.Table) -> bytes:

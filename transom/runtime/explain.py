@@ -77,6 +77,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
     partial = {element.name for element in control if isinstance(element, Register) and element.partial}
     queries = _chosen(registry.of_kind(CompiledQuery), living) | waiting
+    by_spark, by_worker = _placed(loop.backend, catalog, queries)
     return gather(
         Explained(
             {name: stream.rules for name, stream in loop.declared.queried().items()},
@@ -92,16 +93,18 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             },
             summaries=catalog.summaries,
             preference_queries=_chosen(registry.of_kind(PreferenceQuery), living) | preference_queries,
-            by_spark=_by_spark(loop.backend, catalog, queries),
+            by_spark=by_spark,
+            by_worker=by_worker,
         )
     )
 
 
-def _by_spark(
+def _placed(
     backend: Backend, catalog: Catalog, queries: Mapping[str, CompiledQuery]
-) -> dict[str, dict[str, str]]:
-    """By stream, the scalar expressions that Spark evaluates for rows on the driver, with the reasons."""
-    by_spark = {}
+) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
+    """By stream, the scalar expressions that Spark evaluates for rows on the driver, with the reasons, and those that a
+    worker process evaluates."""
+    by_spark, by_worker = {}, {}
     for stream in dict.fromkeys(query.query.stream for query in queries.values()):
         reading = [query.query for query in queries.values() if query.query.stream == stream]
         relation = catalog.streams.get(stream)
@@ -118,7 +121,9 @@ def _by_spark(
         texts = {scalar.sql: at_clock(scalar.sql, 0) for query in reading for scalar in query.scalars()}
         reasons = backend.delegated(columns, texts.values())
         by_spark[stream] = {sql: reasons[text] for sql, text in texts.items() if text in reasons}
-    return by_spark
+        calling = backend.calling_python(columns, texts.values())
+        by_worker[stream] = {sql for sql, text in texts.items() if text in calling}
+    return by_spark, by_worker
 
 
 def _chosen(queries: Mapping[str, Executable], names: Collection[str]) -> dict[str, Executable]:

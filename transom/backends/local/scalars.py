@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
 from transom.backends.expressions import at_clock
-from transom.backends.scalar_worker import ScalarWorker, needs_worker
+from transom.backends.scalar_worker import ScalarWorker, ThreadLimit, needs_worker
 from transom.columns.types import Columns
 from transom.errors import SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars
@@ -25,25 +24,19 @@ class LocalScalars(InterpretedScalars):
     def __init__(self) -> None:
         super().__init__()
         self._worker = ScalarWorker()
-        self._limit = threading.local()
+        self._limit = ThreadLimit()
 
     def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
         return super().types(columns, [at_clock(text, 0) for text in expressions])
 
-    @contextmanager
-    def limited(self, until: float) -> Iterator[None]:
+    def limited(self, until: float) -> AbstractContextManager[None]:
         """Let expressions of this thread be evaluated where they can be killed, until a time."""
-        before = getattr(self._limit, "until", None)
-        self._limit.until = until
-        try:
-            yield
-        finally:
-            self._limit.until = before
+        return self._limit.limited(until)
 
     def project(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         now = time.time_ns() // 1000
         texts = {name: at_clock(text, now) for name, text in expressions.items()}
-        until: float | None = getattr(self._limit, "until", None)
+        until = self._limit.until
         apart: dict[str, str] = {}
         if until is not None and table.num_rows and table.num_columns:
             apart = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType
 
 from transom.backends.arrow_frame import LOCAL_FILES, read_parquet_directories
 from transom.backends.arrow_types import plain_table
@@ -25,7 +27,7 @@ from transom.backends.spark.sinks import SparkSink
 from transom.backends.spark.streaming_input import SparkStream
 from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
-from transom.backends.spark.types import schema_of, spark_schema, to_arrow, to_frame
+from transom.backends.spark.types import arrow_type, schema_of, spark_schema, to_arrow, to_frame
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.columns.types import Columns
 from transom.kernel.aggregate import BatchPlan
@@ -115,16 +117,21 @@ class SparkBackend(Backend):
         places = self.scalars.placement.places(columns, texts)
         return {text: place.reason for text, place in places.items() if place.reason is not None}
 
+    def calling_python(self, columns: Columns, texts: Iterable[str]) -> set[str]:
+        places = self.scalars.placement.places(columns, texts)
+        return {text for text, place in places.items() if place.calls_python}
+
     # --- functions ---
 
     def register_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
         register_udf(self.spark, name, function, returns)
+        self.scalars.register(name, function, arrow_type(DataType.fromDDL(returns)))
 
     def functions(self) -> set[str]:
         return user_functions(self.spark)
 
     def function_failures(self, name: str) -> int:
-        return failures(self.spark, name)
+        return failures(self.spark, name) + self.scalars.failures(name)
 
     # --- output ---
 
@@ -132,11 +139,11 @@ class SparkBackend(Backend):
         return SparkSink(self.spark, format, options)
 
     def stop(self) -> None:
-        pass  # the session may be the program's
+        self.scalars.stop()  # and not the session, which may be the program's
 
     @contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        with job_limit(self.spark, seconds):
+        with self.scalars.limited(time.monotonic() + seconds), job_limit(self.spark, seconds):
             yield
 
     def error_text(self, error: BaseException) -> str:

@@ -24,6 +24,7 @@ from transom.backends.spark.file_tasks import (
 from transom.backends.spark.frame import SparkFrame, damage_reported
 from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
+from transom.backends.spark.udf import counters
 from transom.columns.types import Columns
 from transom.sql.catalog import Scalars
 
@@ -141,7 +142,7 @@ class FileFrame(SparkFrame):
             parcel = self._tasks.tables.ship(table)
             columns |= dict(_side_columns(table))
             condition = self._tasks.expressions.compiled(columns, [table.join.on])
-            if parcel is None or condition is None:
+            if parcel is None or condition is None or condition.calls_python:
                 return None
             columns[table.join.id] = pa.bool_()
             reads |= condition.used
@@ -162,7 +163,7 @@ class FileFrame(SparkFrame):
         frame = FileFrame(
             self._tasks, positioned, lambda: SparkFrame(self.df).extend({name: "CAST(NULL AS BIGINT)"})
         )
-        scalars = self._tasks.expressions.scalars.interpreter
+        scalars = self._tasks.expressions.scalars
         return PositionedFrame(frame, lambda positions: rows.at(positions, scalars))
 
     def map(self, task: Task, schema: pa.Schema, few: bool = False) -> SparkFrame:
@@ -205,6 +206,8 @@ def _run(tasks: FileTasks, rows: FileRows, task: Task | None, schema: pa.Schema)
     job = rows.job(tasks.parallelism, task)
     if job is None:
         return None
+    functions = tasks.expressions.scalars.functions.parcel
+    job = replace(job, functions=functions, counters=counters(tasks.spark, functions))
     with damage_reported():
         try:
             batches = job.run(tasks.spark.sparkContext)

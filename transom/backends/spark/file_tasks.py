@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark import RDD, SparkContext
+from pyspark import RDD, Accumulator, SparkContext
 from pyspark.broadcast import Broadcast
 
 from transom.backends.arrow_frame import ArrowFrame
 from transom.backends.base import Frame, TableJoin, Task
 from transom.backends.file_parts import FilePart, PartUnreadable
+from transom.backends.program_functions import FailureCount, FunctionParcel
 from transom.backends.spark.broadcast_plan import freeze_modules
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.query import Join
@@ -92,6 +93,8 @@ class FileJob:
     steps: Sequence[Step]
     task: Task | None
     position: str | None = None  # a column for the positions of rows among the rows of all files
+    functions: FunctionParcel | None = None  # of the program
+    counters: Mapping[str, Accumulator[int]] = field(default_factory=dict)  # of failed calls, by function
 
     def run(self, context: SparkContext) -> list[pa.RecordBatch]:
         """The record batches that the tasks return, in the order of their parts; PartUnreadable if Spark has to read
@@ -107,12 +110,16 @@ class FileJob:
     def _run_task(self, number: int, nothing: Iterable[Any]) -> Iterator[bytes]:
         for _ in nothing:  # Spark ends a worker whose task does not read its input to the end
             pass
-        batches = self._batches(number)
+        scalars = _worker_scalars() if self.functions is None else self.functions.scalars()
+        failed = FailureCount(scalars)
+        batches = self._batches(number, scalars)
         try:
             results = list(batches if self.task is None else self.task(batches))
         except PartUnreadable as error:
             yield _UNREADABLE + str(error).encode()
             return
+        for name, count in failed.new().items():
+            self.counters[name].add(count)
         freeze_modules()
         if results:
             sink = pa.BufferOutputStream()
@@ -121,8 +128,7 @@ class FileJob:
                     writer.write_batch(batch)
             yield sink.getvalue().to_pybytes()
 
-    def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        scalars = _worker_scalars()
+    def _batches(self, number: int, scalars: InterpretedScalars) -> Iterator[pa.RecordBatch]:
         for part in self.parts[number]:
             for table, positions in part.tables(self.columns):
                 if self.position is not None:

@@ -12,9 +12,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from transom.backends.program_functions import is_simple_type
 from transom.backends.scalar_placement import ScalarPlacement, column_names
+from transom.backends.scalar_worker import ScalarWorker, ThreadLimit
 from transom.backends.spark.session import ansi_off, interpreted, session_in_utc
 from transom.backends.spark.types import arrow_type, spark_schema, to_frame, to_table
+from transom.backends.spark.udf import ProgramFunctions
 from transom.errors import SettingError, SQLError
 from transom.sql.interpreter.scalars import InterpretedScalars
 from transom.sql.syntax.expression_guard import reaches_out
@@ -37,6 +40,34 @@ class SparkScalars:
         self.placement = ScalarPlacement(self.interpreter, self.types, in_utc=session_in_utc(spark))
         self._types: dict[tuple[TypedColumns, str], pa.DataType] = {}
         self._empty: dict[TypedColumns, DataFrame] = {}
+        self.functions = ProgramFunctions()
+        self._worker = ScalarWorker()
+        self._limit = ThreadLimit()
+
+    def register(self, name: str, function: Callable[..., Any], type: pa.DataType) -> None:
+        """Let the worker process and tasks call a function of the program, if they can."""
+        self.interpreter.unregister(name)
+        if self.functions.add(name, function, type):
+            self.interpreter.register(name, function, type, is_simple_type)
+        self._worker.forget_failures(name)
+        self.placement.forget()
+        self._types.clear()
+
+    def failures(self, name: str) -> int:
+        """How many calls of a function failed in the worker process."""
+        return self._worker.failures(name)
+
+    @contextmanager
+    def limited(self, until: float) -> Iterator[None]:
+        """Limit the time that functions of the program may take in this thread."""
+        if self.functions.parcel is not None:
+            self._worker.prepare(self.functions.parcel)
+        with self._limit.limited(until):
+            yield
+
+    def stop(self) -> None:
+        """End the process that calls functions of the program."""
+        self._worker.stop()
 
     def types(
         self, columns: Mapping[str, pa.DataType], expressions: Sequence[str]
@@ -64,13 +95,26 @@ class SparkScalars:
         if not expressions:
             return table.select([])
         by_spark = self.placement.evaluated_by_spark(table, expressions.values())
-        if not by_spark:
+        by_worker = self._evaluated_by_worker(table, expressions.values()) - by_spark
+        if not by_spark and not by_worker:
             return self.interpreter.project(table, expressions)
-        texts = {name: text for name, text in expressions.items() if text in by_spark}
-        theirs = self.project_by_spark(_used_part(table, texts.values()), texts)
-        ours = self.interpreter.project(table, {n: text for n, text in expressions.items() if n not in texts})
-        columns = [theirs[name] if name in texts else ours[name] for name in expressions]
+        parts: dict[str, pa.Table] = {}
+        for chosen, project in ((by_spark, self.project_by_spark), (by_worker, self._project_by_worker)):
+            if texts := {name: text for name, text in expressions.items() if text in chosen}:
+                parts |= dict.fromkeys(texts, project(_used_part(table, texts.values()), texts))
+        ours = self.interpreter.project(table, {n: text for n, text in expressions.items() if n not in parts})
+        columns = [parts[name][name] if name in parts else ours[name] for name in expressions]
         return pa.table(columns, names=list(expressions))
+
+    def _evaluated_by_worker(self, table: pa.Table, texts: Iterable[str]) -> set[str]:
+        """The expressions that call functions of the program, which may end their process or never return."""
+        if self.functions.parcel is None or not table.num_rows:
+            return set()
+        columns = dict(zip(table.column_names, table.schema.types, strict=True))
+        return {text for text, place in self.placement.places(columns, texts).items() if place.calls_python}
+
+    def _project_by_worker(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
+        return self._worker.project(table, expressions, self._limit.until, self.functions.parcel)
 
     def project_by_spark(self, table: pa.Table, expressions: Mapping[str, str]) -> pa.Table:
         """The same, all of them evaluated by Spark."""

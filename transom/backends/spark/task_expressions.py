@@ -18,10 +18,12 @@ class CompiledExpressions:
 
     types: tuple[pa.DataType, ...]
     used: set[str]
+    calls_python: bool = False
 
 
 class TaskExpressions:
-    """Compiles expressions that have vector forms, and the values and types that Spark gives them."""
+    """Compiles expressions that have vector forms or call functions of the program, and the values and types that
+    Spark gives them."""
 
     def __init__(self, scalars: SparkScalars):
         self.scalars = scalars
@@ -34,10 +36,11 @@ class TaskExpressions:
         # Tasks are parts of Spark's jobs, and end with them.
         if any(place.reason not in (None, ANY_TIME) for place in places.values()):
             return None
-        if not all(expression.is_vectorized for expression in compiled.values()):
+        if not all(compiled[text].is_vectorized or place.calls_python for text, place in places.items()):
             return None
         cancelled = [text for text, place in places.items() if place.reason == ANY_TIME]
         if self.scalars.types(columns, cancelled) != [compiled[text].typed.type for text in cancelled]:
             return None
         used = {name for expression in compiled.values() for name in expression.used}
-        return CompiledExpressions(tuple(compiled[text].typed.type for text in texts), used)
+        calls_python = any(place.calls_python for place in places.values())
+        return CompiledExpressions(tuple(compiled[text].typed.type for text in texts), used, calls_python)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from pyspark import Accumulator
+import pyarrow as pa
+from pyspark import Accumulator, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
+from transom.backends.program_functions import DeclaredResult, FunctionParcel, is_simple_type
 from transom.errors import SettingError
 
 _lock = threading.Lock()
@@ -39,6 +42,45 @@ def register_udf(
     spark.udf.register(name, guarded, type)
     with _lock:
         _failures[_key(spark, name)] = failed
+
+
+class ProgramFunctions:
+    """The functions of the program that other processes can call, packed for them."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, tuple[DeclaredResult, pa.DataType]] = {}
+        self.parcel: FunctionParcel | None = None
+
+    def add(self, name: str, function: Callable[..., Any], type: pa.DataType) -> bool:
+        """Add a function; False if only Spark can call it."""
+        self._functions.pop(name.lower(), None)
+        added = {**self._functions, name.lower(): (DeclaredResult(function, type), type)}
+        packed = _pickled(added) if is_simple_type(type) else None
+        if packed is not None:
+            self._functions = added
+        self.parcel = FunctionParcel(uuid.uuid4().hex, packed or _pickled(self._functions) or b"")
+        if not self._functions:
+            self.parcel = None
+        return packed is not None
+
+
+def _pickled(functions: Any) -> bytes | None:
+    try:
+        packed: bytes = cloudpickle.dumps(functions)  # type: ignore[no-untyped-call]
+    except (
+        Exception
+    ):  # whatever objects of the program raise; Spark says what is wrong when the function is called
+        return None
+    return packed
+
+
+def counters(spark: SparkSession, parcel: FunctionParcel | None) -> dict[str, Accumulator[int]]:
+    """The counters of failed calls that tasks add to, by function."""
+    if parcel is None:
+        return {}
+    application = spark.sparkContext.applicationId
+    with _lock:
+        return {name: failed for (id, name), failed in _failures.items() if id == application}
 
 
 def failures(spark: SparkSession, name: str) -> int:

@@ -72,7 +72,8 @@ class Explained:
     Queries that wait to join are among the queries. Those named in `again` replace queries of the state
     that are about to leave. `partial` are queries that also report windows seen in part, `suspended` says why
     some take no part. `preference_queries` are the queries with a preference, `summaries` guide them.
-    `by_spark` are the scalar expressions of each stream that Spark evaluates, with the reasons.
+    `by_spark` are the scalar expressions of each stream that Spark evaluates, with the reasons, and `by_worker` those
+    that a worker process evaluates.
     """
 
     rules: Mapping[str, StreamRules]
@@ -85,6 +86,7 @@ class Explained:
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     preference_queries: Mapping[str, PreferenceQuery] = field(default_factory=dict)
     by_spark: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    by_worker: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
     def strategy(self) -> Strategy:
@@ -216,7 +218,13 @@ def _stream(
         len(reading),
         {query: why for query, (stream, why) in explained.suspended.items() if stream == name},
         tuple(
-            Projected(sql, count, explained.by_spark.get(name, {}).get(sql)) for sql, count in uses.items()
+            Projected(
+                sql,
+                count,
+                explained.by_spark.get(name, {}).get(sql),
+                sql in explained.by_worker.get(name, ()),
+            )
+            for sql, count in uses.items()
         ),
         tuple(joins.values()),
         work_done(explained.state.stream(name).work),

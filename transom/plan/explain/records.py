@@ -220,12 +220,14 @@ class WorkDone:
 class Projected:
     """A scalar expression that is computed once a row, and how often queries use it.
 
-    `by_spark` says why Spark evaluates it for rows on the driver; None if compiled code does.
+    `by_spark` says why Spark evaluates it for rows on the driver; None if compiled code does. `by_worker` says that
+    it calls Python functions of the program, which a worker process does.
     """
 
     sql: str
     uses: int
     by_spark: str | None = None
+    by_worker: bool = False
 
 
 @dataclass(frozen=True)

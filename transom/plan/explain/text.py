@@ -88,6 +88,8 @@ def _title(stream: StreamPlan, selections: int) -> str:
 
 def _projected(scalar: Projected, detail: Detail) -> str:
     why = "" if scalar.by_spark is None else f": by Spark, because {scalar.by_spark}"
+    if scalar.by_worker:
+        why = ": by a worker process, because it calls a Python function of the program"
     return f"{detail.short(scalar.sql)} ({scalar.uses:,}){why}"
 
 

@@ -10,22 +10,31 @@ import pyarrow as pa
 
 from transom.errors import DeadlineError
 from transom.sql.interpreter.typed_expression import Row, TypedExpression
-from transom.sql.interpreter.types import is_text, is_timestamp
+from transom.sql.interpreter.types import is_text, is_timestamp, unsupported
 from transom.sql.interpreter.values import EPOCH, plain_value
 
 
 class PythonFunction:
     """A registered function with the type of its results and the number of calls that failed.
 
-    It gets what a Python UDF gets from Spark: a timestamp is a `datetime` without zone, in UTC.
+    It gets what a Python UDF gets from Spark: a timestamp is a `datetime` without zone, in UTC. `takes` tells which
+    types of arguments it can be called with here.
     """
 
-    def __init__(self, function: Callable[..., Any], type: pa.DataType):
-        self.function, self.type = function, type
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        type: pa.DataType,
+        takes: Callable[[pa.DataType], bool] = lambda kind: True,
+    ):
+        self.function, self.type, self._takes = function, type, takes
         self.failures = 0
 
     def call(self, args: Sequence[TypedExpression]) -> TypedExpression:
         """The expression of a call with these arguments."""
+        for arg in args:
+            if not self._takes(arg.type):
+                raise unsupported(f"a function of the program with an argument of {arg.type}")
         times = [is_timestamp(arg.type) for arg in args]
 
         def of(row: Row) -> Any:

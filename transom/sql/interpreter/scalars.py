@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,15 +135,30 @@ class InterpretedScalars:
         for name, (function, type) in (functions or {}).items():
             self.register(name, function, type)
 
-    def register(self, name: str, function: Callable[..., Any], type: pa.DataType) -> None:
+    def register(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        type: pa.DataType,
+        takes: Callable[[pa.DataType], bool] = lambda kind: True,
+    ) -> None:
         """Add a Python function, or replace the one of this name; names are the same in any case."""
-        self._functions = self._functions | {name.lower(): PythonFunction(function, type)}
+        self._functions = self._functions | {name.lower(): PythonFunction(function, type, takes)}
+        self._scopes, self._recent = {}, []
+
+    def unregister(self, name: str) -> None:
+        """Forget the Python function of this name, if there is one."""
+        self._functions = {n: function for n, function in self._functions.items() if n != name.lower()}
         self._scopes, self._recent = {}, []
 
     def failures(self, name: str) -> int:
         """How many calls of a function raised an exception since it was registered."""
         function = self._functions.get(name.lower())
         return 0 if function is None else function.failures
+
+    def all_failures(self) -> dict[str, int]:
+        """How many calls of each function raised an exception since it was registered."""
+        return {name: function.failures for name, function in self._functions.items()}
 
     def types(self, columns: Columns, expressions: Sequence[str]) -> list[pa.DataType | SQLError]:
         """The type of each expression over such columns, or why it has none."""
@@ -175,7 +191,8 @@ class InterpretedScalars:
 
     def calls_python(self, text: str) -> bool:
         """Whether an expression may call a Python function of the program."""
-        return any(name in text.lower() for name in self._functions)
+        lower = text.lower()
+        return any(re.search(rf"\b{re.escape(name)}\b`?\s*\(", lower) for name in self._functions)
 
     def used_columns(self, table: pa.Table, texts: Iterable[str]) -> list[str]:
         """The columns of a table that expressions read."""
