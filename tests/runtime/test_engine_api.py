@@ -358,3 +358,19 @@ def test_system_columns_step_aside_for_the_users(make_engine: EngineFactory, tmp
     assert row["transom_batch"] == 2 and f"{row['transom_window_end']:%H:%M}" == "12:01"
     (result,) = written(tmp_path / "out", "json")
     assert (result["kind"], result["rows"], json.loads(result["keys"])) == ("final", 2, {"kind": 7})
+
+
+@pytest.mark.backends("local", "spark")
+def test_columns_that_differ_in_case_only_are_refused_when_the_stream_is_declared(
+    make_engine: EngineFactory,
+) -> None:
+    table = pa.table({"ts": pa.array([0], pa.timestamp("us", tz="UTC")), "a": [1], "A": [2]})
+    with pytest.raises(transom.SettingError, match="columns a and A, which differ in case only"):
+        make_engine().stream("s", table, time="ts")
+
+
+@pytest.mark.backends("spark", reason="the local backend has no type TIME")
+def test_a_time_of_day_is_refused_when_the_stream_is_declared(make_engine: EngineFactory) -> None:
+    frame = make_engine.session.sql("SELECT CAST(NULL AS TIMESTAMP) AS ts, time'12:00:00' AS at")
+    with pytest.raises(transom.SettingError, match="the column at is a time of day"):
+        make_engine().stream("s", frame, time="ts")

@@ -43,7 +43,14 @@ from transom.runtime.handles import EngineParts, Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
-from transom.runtime.options import clock_kind, declared_column, overload_rule, sharing_strategy, stream_rules
+from transom.runtime.options import (
+    check_column_names,
+    clock_kind,
+    declared_column,
+    overload_rule,
+    sharing_strategy,
+    stream_rules,
+)
 from transom.runtime.plan_decisions import all_decisions
 from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
@@ -310,6 +317,7 @@ class Engine:
         """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead."""
         self._check_new(name)
         columns = visible(source.columns)
+        check_column_names(name, columns)
         time, *rest = rules
         spelled = declared_column(name, time, columns)
         columns = with_time_column(columns, spelled)

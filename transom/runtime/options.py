@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,18 @@ def clock_kind(column: str, kind: pa.DataType) -> ClockKind:
     if pa.types.is_integer(kind):
         return ClockKind.INTEGER
     raise SettingError(f"the column {column} is {kind}: windows need a time or an integer")
+
+
+def check_column_names(stream: str, columns: Iterable[str]) -> None:
+    """Refuse columns that queries can't tell apart: names are the same in any case."""
+    folded: dict[str, str] = {}
+    for name in columns:
+        other = folded.setdefault(name.casefold(), name)
+        if other != name:
+            raise SettingError(
+                f"the stream {stream} has the columns {other} and {name}, which differ in case only: rename one, "
+                "or leave it out"
+            )
 
 
 def declared_column(stream: str, column: str, columns: Mapping[str, pa.DataType]) -> str:

@@ -27,7 +27,14 @@ from transom.backends.spark.sinks import SparkSink
 from transom.backends.spark.streaming_input import SparkStream
 from transom.backends.spark.task_expressions import TaskExpressions
 from transom.backends.spark.task_tables import TableShipper
-from transom.backends.spark.types import arrow_type, schema_of, spark_schema, to_arrow, to_frame
+from transom.backends.spark.types import (
+    arrow_type,
+    check_storable,
+    schema_of,
+    spark_schema,
+    to_arrow,
+    to_frame,
+)
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.columns.types import Columns
 from transom.kernel.aggregate import BatchPlan
@@ -105,11 +112,14 @@ class SparkBackend(Backend):
 
     def input_of(self, source: Any) -> Frame | StreamingInput | None:
         if isinstance(source, DataFrame):
+            check_storable(to_arrow(source.schema))
             return SparkStream(source, self.spark) if source.isStreaming else SparkFrame(source)
         return self.frame(source) if isinstance(source, pa.Table) else None
 
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:
-        return to_arrow(schema_of(text))
+        columns = to_arrow(schema_of(text))
+        check_storable(columns)
+        return columns
 
     # --- expressions ---
 

@@ -29,7 +29,7 @@ from transom.backends.spark.file_frame import FileFrame, FileRows, FileTasks
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, local_part, open_hadoop_file
 from transom.backends.spark.session import UTC_NAMES
-from transom.backends.spark.types import schema_of, to_arrow, to_spark
+from transom.backends.spark.types import check_storable, schema_of, to_arrow, to_spark
 from transom.backends.text_parts import TextFiles, TextForm, text_layout
 from transom.errors import SettingError
 
@@ -82,6 +82,7 @@ class SparkFiles(InputFiles):
         self._options = self._with_defaults(options or {}, names)
         self.schema = self._given(schema) if schema is not None else self._inferred(names)
         self.columns = to_arrow(self.schema)
+        check_storable(self.columns)
         self.is_text = self.format in ("json", "csv")
         given = {name.lower(): value for name, value in self._options.items()}
         self.timestamp_format = given.get("timestampformat")

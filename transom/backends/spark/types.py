@@ -27,6 +27,21 @@ def arrow_type(spark_type: DataType) -> pa.DataType:
         raise SettingError(f"columns of type {spark_type.simpleString()} are not supported") from error
 
 
+def check_storable(columns: Mapping[str, pa.DataType]) -> None:
+    """Refuse columns of input that Spark can't write to Parquet: a batch with late or rejected rows would fail."""
+    for name, type in columns.items():
+        if _has_time_of_day(type):
+            raise SettingError(
+                f"the column {name} is a time of day, which is not supported: cast it to a string"
+            )
+
+
+def _has_time_of_day(type: pa.DataType) -> bool:
+    if pa.types.is_nested(type):
+        return any(_has_time_of_day(type.field(place).type) for place in range(type.num_fields))
+    return bool(pa.types.is_time(type))
+
+
 def to_spark(type: pa.DataType) -> DataType:
     """The Spark type that holds every value of an Arrow type."""
     if pa.types.is_decimal(type) and type.precision > 38:
