@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from transom.sql.interpreter.scalars import InterpretedScalars
+from transom.sql.interpreter.scalars import CACHED_EXPRESSIONS, ColumnScope, InterpretedScalars
 
 COLUMNS = {
     "price": pa.float64(),
@@ -116,3 +116,22 @@ def test_an_error_of_a_branch_that_is_not_taken_is_no_error() -> None:
     table = pa.table({"s": ["a", "b"], "pattern": ["a", "("]})
     text = "CASE WHEN `s` = 'a' THEN `s` RLIKE `pattern` END"
     assert InterpretedScalars().project(table, {"x": text})["x"].to_pylist() == [True, None]
+
+
+def test_expressions_of_queries_that_left_are_forgotten() -> None:
+    scope = ColumnScope({"x": pa.int64()}, {})
+    staying = {f"c{i}": f"`x` + {i}" for i in range(10)}
+    for number in range(CACHED_EXPRESSIONS + 500):
+        plan = scope.plan(staying | {"own": f"`x` * {number}"})
+        assert plan.schema.names == [*staying, "own"] and len(scope) <= CACHED_EXPRESSIONS
+    assert len(scope) < 1_000
+
+
+def test_expressions_of_queries_whose_rows_have_not_come_yet_are_kept() -> None:
+    scope = ColumnScope({"x": pa.int64()}, {})
+    texts = [f"`x` + {i}" for i in range(CACHED_EXPRESSIONS + 500)]
+    compiled = [scope.compiled(text) for text in texts]
+    plan = scope.plan({f"c{i}": text for i, text in enumerate(texts)})
+    assert all(kept is before for kept, before in zip(plan.compiled, compiled, strict=True))
+    scope.plan({"one": "`x` * 2"})
+    assert all(scope.compiled(text) is before for text, before in zip(texts, compiled, strict=True))

@@ -22,7 +22,8 @@ from transom.sql.interpreter.vectors import VectorTable, array_of, full
 
 ColumnKey = tuple[tuple[str, pa.DataType], ...]
 
-# A day of queries that come and go must not fill the memory.
+# A day of queries that come and go must not fill the memory: a compiled expression takes about 20 kB.
+CACHED_EXPRESSIONS = 2_000  # over some columns; more, if a projection has more than half of them
 MAX_CACHED_EXPRESSIONS = 100_000
 MAX_CACHED_PLANS = 200
 MAX_RECENT_SCHEMAS = 16
@@ -70,6 +71,8 @@ class ColumnScope:
         self._compiled: dict[str, Compiled] = {}
         self._plans: dict[tuple[tuple[str, str], ...], ProjectionPlan] = {}
         self._subtrees = Subtrees()
+        self._most = CACHED_EXPRESSIONS
+        self._projected = 0  # expressions of the largest projection
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -80,6 +83,7 @@ class ColumnScope:
         known = self._plans.get(key)
         if known is not None:
             return known
+        self._projected = max(self._projected, len(expressions))
         compiled = tuple(self.compiled(text) for text in expressions.values())
         fields = [pa.field(name, each.typed.type) for name, each in zip(expressions, compiled, strict=True)]
         plan = ProjectionPlan(compiled, pa.schema(fields))
@@ -92,10 +96,22 @@ class ColumnScope:
         """A compiled expression, or an error that says why it is none."""
         known = self._compiled.get(text)
         if known is None:
-            if len(self._compiled) >= MAX_CACHED_EXPRESSIONS:
-                self._compiled, self._plans, self._subtrees = {}, {}, Subtrees()
+            if len(self._compiled) >= self._most:
+                self._make_room()
             known = self._compiled[text] = self._compile(text)
         return known
+
+    def _make_room(self) -> None:
+        """Forget all expressions if most are of queries that left; otherwise keep twice as many.
+
+        Queries whose rows have not come yet are in no projection.
+        """
+        count = len(self._compiled)
+        if 0 < 2 * self._projected <= count or count >= MAX_CACHED_EXPRESSIONS:
+            self._compiled, self._plans, self._subtrees = {}, {}, Subtrees()
+            self._most, self._projected = CACHED_EXPRESSIONS, 0
+        else:
+            self._most = min(2 * self._most, MAX_CACHED_EXPRESSIONS)
 
     def _compile(self, text: str) -> Compiled:
         compiler = Compiler(text, self._columns, self._functions, self._subtrees)
