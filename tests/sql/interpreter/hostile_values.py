@@ -129,6 +129,7 @@ OPERATORS: dict[type, list[str]] = {
     exp.Bracket: ["a[0]", "a[2]", "a[{i}]", "k['a']", "k['ß']", "k[{u}]", "words[1]"],
     exp.Dot: ["named_struct('q', {one}).q"],
     exp.Anonymous: ["struct({i}, {s} AS z)", "abs({i})"],
+    exp.Identifier: ["transform(a, x -> x + 1)", "filter(a, x -> x > {i})", "exists(words, x -> x = {s})"],
     exp.Trim: ["trim({text})", "trim(BOTH 'a' FROM {text})", "trim(LEADING 'xa' FROM {s})",
                "trim(TRAILING {u} FROM {s})"],
     exp.StrPosition: ["position('an' IN {text})", "position({u} IN {s})"],
