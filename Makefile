@@ -71,6 +71,7 @@ bench-short: java $(BENCH)/.ready ## a small run of the same, and its tests
 	@$(BENCH)/bin/python -m benchmarks.lookups --short --out $(BENCH)/results
 	@$(BENCH)/bin/python -m benchmarks.service --short --out $(BENCH)/results
 	@$(BENCH)/bin/python -m benchmarks.summaries --rows 50000 --batch 10000 --rounds 1
+	@$(BENCH)/bin/python -m benchmarks.promising --tuples 6000 --batch 1000 --rounds 1 --selections 20
 
 bench-plots: $(BENCH)/.ready ## plots of the last run of bench, into docs/benchmarks
 	@$(BENCH)/bin/python -m benchmarks.plot $(ARGS)

@@ -85,9 +85,9 @@ kinds = st.sampled_from(("countsketch", "histogram"))
 
 
 @settings(max_examples=60)
-@given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40))
+@given(streams, structures, kinds, st.sampled_from(ORDERS), st.integers(0, 40), st.booleans())
 def test_every_tuple_of_a_batch_is_probed_once_with_any_budgets(
-    rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int
+    rows: list[tuple[int, int, int]], structure: str, kind: str, order: str, budget: int, spread: bool
 ) -> None:
     times, items, batches = (
         np.array(column) for column in zip(*sorted(rows, key=lambda r: r[2]), strict=True)
@@ -96,7 +96,7 @@ def test_every_tuple_of_a_batch_is_probed_once_with_any_budgets(
     pending, looked = made.regions(order, 100, 700), []
     for allowed in (budget, budget, None):
         taken = choose_probes(pending, order, allowed)
-        row, region = probe_selection(pending, taken, made.tuples)
+        row, region = probe_selection(pending, taken, made.tuples, spread)
         assert (np.bincount(region, minlength=len(pending)) == taken).all()
         looked += row.tolist()
         pending = pending.after(taken)

@@ -147,6 +147,26 @@ def rows_of(query: Any) -> list[Any]:
     return [(row["item"], row["price"], row["ts"]) for row in query.results().to_pylist()]
 
 
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_a_weighted_sample_does_not_depend_on_time(
+    make_engine: EngineFactory, tmp_path: Path, state: str
+) -> None:
+    """Prices rise from 0 to 10 within each batch; the oldest tenth of each item would have a mean of about 0.5."""
+    engine, feeds = stores(make_engine, tmp_path, state=state)
+    query = engine.register(
+        "SELECT avg(price) AS a, median(price) AS m FROM store1 "
+        "WITH PREFERENCE weighted SUMMARY.Estimate.Count(item) BUDGET 200 PROBES"
+    )
+    for batch in range(5):
+        times = np.linspace(0, 10, 2000)
+        feeds[1].push([sale(i % 4, 10 * batch + t, float(t)) for i, t in enumerate(times)])
+        engine.step()
+    last = query.results().to_pylist()[-1]
+    assert last["rows"] == 1000  # the standard error of a mean is 0.09, that of a median 0.16
+    assert abs(last["a"] - 5) < 0.4 and abs(last["m"] - 5) < 0.7
+    engine.stop()
+
+
 @ON_BOTH
 def test_aggregates_over_a_selection(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feeds = stores(make_engine, tmp_path)

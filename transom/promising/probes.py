@@ -174,7 +174,7 @@ def _probes_by_cell(
     probing = read.batches(sides[probe.side].summary, np.unique(regions.batch_id))
     if len(sides) == 1:
         taken = _within(taken, limit)
-        rows, _ = probe_selection(regions, taken, probing)
+        rows, _ = probe_selection(regions, taken, probing, probe.reading.spreads)
         return _kept(probe, [probing.table.take(pa.array(rows))]), len(rows), taken
     probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
     mine, theirs, charge, made = probe_join(

@@ -10,6 +10,7 @@ import numpy as np
 from transom.columns.arrays import Floats, Ints, Mask
 from transom.elements import Preference
 from transom.promising.joins import BatchValues, newest_window_start
+from transom.promising.key_matches import spread_steps
 from transom.promising.pyramid import LIKELY
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation, Zones
@@ -136,13 +137,16 @@ def cell_counts(more: StepSummaries, representation: Representation) -> Ints:
     return counts
 
 
-def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
+def probe_selection(
+    regions: Regions, taken: Ints, tuples: KeptTuples, spread: bool = False
+) -> tuple[Ints, Ints]:
     """The rows that the next `taken` probes of the regions read, and the region of each.
 
-    The caller checks the query's other conditions: a summary covers only its own column.
+    They are the oldest ones, or spread evenly over the region. The caller checks the query's other conditions: a
+    summary covers only its own column.
     """
     selected = [
-        _batch_rows(regions, some, taken[some], tuples)
+        _batch_rows(regions, some, taken[some], tuples, spread)
         for batch_id in np.unique(regions.batch_id[taken > 0]).tolist()
         for some in [np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))]
     ]
@@ -151,7 +155,9 @@ def probe_selection(regions: Regions, taken: Ints, tuples: KeptTuples) -> tuple[
     return np.concatenate([rows for rows, _ in selected]), np.concatenate([whose for _, whose in selected])
 
 
-def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -> tuple[Ints, Ints]:
+def _batch_rows(
+    regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples, spread: bool
+) -> tuple[Ints, Ints]:
     """The rows of one batch's regions."""
     batch_id = int(regions.batch_id[some[0]])
     here = np.flatnonzero(tuples.batch_id == batch_id)
@@ -161,7 +167,11 @@ def _batch_rows(regions: Regions, some: Ints, taken: Ints, tuples: KeptTuples) -
     if (stop - start != regions.cell[some]).any():
         raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
     which, place = run_positions(taken)
-    return here[(start + regions.done[some])[which] + place], some[which]
+    place += regions.done[some][which]
+    if spread:
+        length = regions.cell[some]
+        place = place * spread_steps(length)[which] % length[which]
+    return here[start[which] + place], some[which]
 
 
 def scale(regions: Regions, taken: Ints, region: Ints) -> Floats:
