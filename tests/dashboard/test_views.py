@@ -13,6 +13,9 @@ from transom.dashboard.lookup_panel import LookupRange, lookup_range
 from transom.dashboard.query_view import decisions_html, late_text, refresh_refusal
 from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
 from transom.dashboard.sharing_view import sharing_queries, stream_html, total_work
+from transom.elements import Emit
+from transom.estimates import Accuracy, ItemAccuracy, Score
+from transom.plan.explain.early_text import emit_text
 from transom.server.roles import LOCAL_CLIENT
 
 
@@ -156,6 +159,25 @@ def test_the_monitor_shows_past_and_expected_accuracy():
     )
     assert "No result has been observed that early" in expectation_html(item, 0.95)
     assert "once windows have closed" in expectation_html(None, 0.25)
+
+
+def test_unlike_columns_are_not_averaged_and_values_near_zero_have_no_worst_accuracy():
+    near_zero = Score(6, 0.1, 0.2, 0.0, 0.0, 5, 0.8)
+    good = Score(6, 0.9, 0.96, 0.8, 0.9, 5, 1.0)
+    both = Score(12, 0.5, 0.58, 0.0, 0.0, 10, 0.9)
+    items = tuple(
+        ItemAccuracy(name, score, score, ()) for name, score in (("change", near_zero), ("n", good))
+    )
+    found = Accuracy(both, both, items, 0.9, None, None)
+    html = scores_html(found)
+    assert "change" in html and "20.0 %" in html and "96.0 %" in html and "58.0 %" not in html
+    assert " 0.0 %" not in html and ">0.0 %" not in html and "off by its own size or more" in html
+    assert str(found) == (
+        "12 became final, change: 10.0% accurate, projected 20.0%, 80.0% within bounds; "
+        "n: 90.0% accurate, projected 96.0% (worst 90.0%), 100.0% within bounds"
+    )
+    text = emit_text(Emit(at=(0.5,)), found)
+    assert "change 10.0% raw, 20.0% projected, 80.0%" in text and "58.0%" not in text
 
 
 def test_a_new_setting_is_shown_before_the_engine_applies_it():

@@ -7,7 +7,7 @@ from nicegui import ui
 from transom.api.records import QueryStatus
 from transom.dashboard.actions import Actions
 from transom.dashboard.charts import accuracy_chart, expected_accuracy
-from transom.dashboard.display_text import esc, format_percent
+from transom.dashboard.display_text import NO_VALUE, esc, format_percent
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import (
     Panel,
@@ -184,30 +184,50 @@ def scores_html(accuracy: Accuracy) -> str:
     if not accuracy.total.pairs:
         text = "When a window closes, its early estimates are compared with its final values."
         return empty_state("none", "Nothing to compare yet", text, slim=True)
-    recent = accuracy.recent if accuracy.recent.pairs else accuracy.total
-    confidence = f"target {format_percent(accuracy.confidence, 0)}"
+    compared = [item for item in accuracy.items if item.total.pairs]
+    if len(compared) < 2:
+        return _score_tiles(accuracy, accuracy.total, accuracy.recent, "")
+    parts = []
+    for i, item in enumerate(compared):  # an average over columns of different meaning would say nothing
+        suffix = f"-{i}" if i else ""
+        parts.append(f'<h4 class="small">{esc(item.name)}</h4>')
+        parts.append(_score_tiles(accuracy, item.total, item.recent, suffix))
+    return "".join(parts)
+
+
+def _score_tiles(accuracy: Accuracy, total: Score, recent: Score, suffix: str) -> str:
+    """The scores of one column of results; the suffix makes the ids of its tiles different from those of others."""
+    recent = recent if recent.pairs else total
     target = (
-        f"target {format_percent(accuracy.target, 0)}"
-        if accuracy.target
-        else _overall(accuracy.total, "projected")
+        f"target {format_percent(accuracy.target, 0)}" if accuracy.target else _overall(total, "projected")
     )
-    of = ", all values" if len(accuracy.items) > 1 else ""
-    worst = f"as received {format_percent(recent.worst_raw)}"
     return tiles(
         [
             tile(
-                f"Projected{of}", format_percent(recent.projected), target, data_testid="accuracy-projected"
+                "Projected",
+                format_percent(recent.projected),
+                target,
+                data_testid=f"accuracy-projected{suffix}",
             ),
-            tile("As received", format_percent(recent.raw), _overall(accuracy.total, "raw")),
-            tile("Worst", format_percent(recent.worst_projected), worst),
+            tile("As received", format_percent(recent.raw), _overall(total, "raw")),
+            _worst_tile(recent),
             tile(
                 "Within interval",
                 format_percent(recent.coverage),
-                confidence,
-                data_testid="accuracy-coverage",
+                f"target {format_percent(accuracy.confidence, 0)}",
+                data_testid=f"accuracy-coverage{suffix}",
             ),
         ],
         "pairs inner",
+    )
+
+
+def _worst_tile(recent: Score) -> str:
+    """The worst accuracy. Of values near zero it is often 0, which only says that they were off by their size."""
+    if recent.worst_projected == 0:
+        return tile("Worst", NO_VALUE, "off by its own size or more: near zero?")
+    return tile(
+        "Worst", format_percent(recent.worst_projected), f"as received {format_percent(recent.worst_raw)}"
     )
 
 

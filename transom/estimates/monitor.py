@@ -30,6 +30,12 @@ class Score:
     bounded: int  # pairs with bounds
     coverage: float  # the part of these with the final within
 
+    def __str__(self) -> str:
+        # An accuracy of 0 says only that a value was off by its size or more, as values near zero often are.
+        worst = f" (worst {self.worst_projected:.1%})" if self.worst_projected > 0 else ""
+        covered = f", {self.coverage:.1%} within bounds" if self.bounded else ""
+        return f"{self.raw:.1%} accurate, projected {self.projected:.1%}{worst}{covered}"
+
 
 @dataclass(frozen=True)
 class MarkAccuracy:
@@ -62,14 +68,13 @@ class Accuracy:
     point: float | None  # the part of the slide at which windows are emitted; None without a target
 
     def __str__(self) -> str:
-        if not self.total.pairs:
+        compared = [item for item in self.items if item.recent.pairs]
+        if not self.total.pairs or not compared:
             return "nothing to compare yet"
-        recent = self.recent
-        covered = f", {recent.coverage:.1%} within bounds" if recent.bounded else ""
-        return (
-            f"{self.total.pairs:,} became final, {recent.raw:.1%} accurate, projected {recent.projected:.1%} "
-            f"(worst {recent.worst_projected:.1%}){covered}"
+        parts = (
+            [f"{item.name}: {item.recent}" for item in compared] if len(compared) > 1 else [str(self.recent)]
         )
+        return f"{self.total.pairs:,} became final, {'; '.join(parts)}"
 
 
 @dataclass(frozen=True)

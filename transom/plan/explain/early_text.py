@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transom.durations import format_duration
 from transom.elements import Emit
-from transom.estimates import Accuracy
+from transom.estimates import Accuracy, Score
 
 
 def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None) -> str:
@@ -25,6 +25,11 @@ def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None)
         when = f"at {', '.join(f'{part:.0%}' for part in emit.at)} of the slide" if emit.at else "on demand"
     if accuracy is None or not accuracy.total.pairs:
         return when
-    total = accuracy.total
-    covered = f", {total.coverage:.1%} of finals within bounds" if total.bounded else ""
-    return f"{when}; accuracy so far {total.raw:.1%} raw, {total.projected:.1%} projected{covered}"
+    compared = [item for item in accuracy.items if item.total.pairs]
+    parts = [f"{item.name} {_score_text(item.total)}" for item in compared]
+    return f"{when}; accuracy so far {'; '.join(parts) if len(parts) > 1 else _score_text(accuracy.total)}"
+
+
+def _score_text(score: Score) -> str:
+    covered = f", {score.coverage:.1%} of finals within bounds" if score.bounded else ""
+    return f"{score.raw:.1%} raw, {score.projected:.1%} projected{covered}"
