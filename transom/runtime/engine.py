@@ -13,6 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 import pyarrow as pa
 
+from transom.aggregates.python_aggregates import PythonAlgebra, register_python_aggregate
 from transom.api.parameters import with_parameters
 from transom.api.records import SummaryStatus
 from transom.backends.base import Backend, StreamingInput
@@ -374,6 +375,27 @@ class Engine:
         that called it is suspended when that happens in several batches in a row."""
         self._backend.register_function(name, function, returns)
         self._loop.declared.functions.add(name.casefold())
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        identity: Any,
+        lift: Callable[[Any], Any],
+        combine: Callable[[Any, Any], Any],
+        lower: Callable[[Any], Any],
+        state: str,
+        returns: str,
+        samples: Sequence[Any],
+    ) -> None:
+        """Register an aggregate for queries to call: `lift` makes a state of a value, `combine` one of two, and
+        `lower` a result of a state; `identity` is the state of no values. `state` and `returns` are Spark types.
+        The laws that sharing rests on are checked with the samples. A query whose aggregate raises is suspended."""
+        types = self._backend.parse_schema(f"state {state}, returns {returns}")
+        algebra = PythonAlgebra(
+            name.lower(), types["state"], types["returns"], identity, lift, combine, lower
+        )
+        register_python_aggregate(algebra, samples)
 
     def quality(self, name: str, function: Callable[[Any, Any, float], float]) -> None:
         """Declare how good an early value is, for queries that say QUALITY and its name.
