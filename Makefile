@@ -32,7 +32,7 @@ test: java $(READY) ## the package's tests, without the comparisons with Spark a
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
 	@$(BIN)/python -m pytest $(PACKAGE_TESTS) $(WORKERS) --cov=transom --cov-report=term:skip-covered $(ARGS)
 
-fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about two hours
+fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about half an hour
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
 
 soak: $(READY) ## 200 queries that join and leave for twenty minutes: nothing may grow (ARGS="--minutes 2 --backend spark")
