@@ -11,8 +11,9 @@ python -m benchmarks.small_batches --backend spark --short
 | early | 1,000 queries with EMIT EARLY: processor time per query and slide |
 | churn | 1,000 queries stay while 4,700 a minute join and leave: how much longer a batch takes |
 
-Times are milliseconds. `cpu` is the processor time of this process, which depends little on what else the machine
-does; the wall time is only worth something if the load is small.
+Times are milliseconds. `delay` is by how much a batch with queries that join and leave takes longer than the median
+batch of the same engine without them. `cpu` is the processor time of this process, which depends little on what else
+the machine does; the wall time is only worth something if the load is small.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Times:
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     syncs: int = 0
+    quiet: Times | None = None  # of batches in which no query joins or leaves
 
     def row(self, name: str, load: Load) -> dict[str, Any]:
         """A row of the table."""
@@ -133,6 +135,11 @@ class Times:
         for kind, values in millis.items():
             for point, at in (("p50", 50), ("p99", 99), ("max", 100)):
                 shown[f"{kind}_{point}"] = round(float(np.percentile(values, at)), 2)
+            if self.quiet is not None:
+                usual = float(np.median(getattr(self.quiet, kind))) * 1000
+                shown[f"{kind}_quiet_p50"] = round(usual, 2)
+                for point, at in (("p50", 50), ("p99", 99), ("max", 100)):
+                    shown[f"{kind}_delay_{point}"] = round(float(np.percentile(values, at)) - usual, 2)
         shown["cpu_mean"] = round(float(millis["cpu"].mean()), 2)
         if load.early:
             shown["cpu_per_query_and_slide"] = round(float(millis["cpu"].mean()) / load.queries, 3)
@@ -154,12 +161,13 @@ class Run:
         self._visitors: list[str] = []
         self._joined = 0
 
-    def batches(self, count: int, times: Times) -> None:
-        """Push batches one by one and process each."""
+    def batches(self, count: int, times: Times, changes: bool = True) -> None:
+        """Push batches one by one and process each; with `changes`, queries join and leave if the load says so."""
         for _ in range(count):
             rows = trades(self.pushed, self.load)
             self.pushed += 1
-            self._change_queries()
+            if changes:
+                self._change_queries()
             wall, cpu = time.perf_counter(), time.process_time()
             self.feed.push(rows)
             self.engine.step()
@@ -206,6 +214,9 @@ def measured(name: str, load: Load, options: argparse.Namespace) -> dict[str, An
 
 def _measure(run: Run, times: Times, options: argparse.Namespace) -> None:
     run.batches(run.load.warm, Times())
+    if run.load.changes:
+        times.quiet = Times()
+        run.batches(run.load.batches, times.quiet, changes=False)
     gc.collect()
     profile = cProfile.Profile() if options.profile else None
     with counted_syncs(times):

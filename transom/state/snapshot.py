@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count, takewhile
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -67,9 +68,12 @@ class LastingParts:
         self._wanted: dict[PartKey, tuple[object, int, bytes]] = {}
 
     def add(self, key: PartKey, source: object, make: Callable[[], bytes]) -> None:
-        """Add a part to the next snapshot; `make` is called if the last one had another source."""
+        """Add a part to the next snapshot; `make` is called if the last one had another source.
+
+        Times may be an equal tuple of the same pairs, which is compared fast.
+        """
         known = self._parts.get(key)
-        if known is None or known[0] is not source:
+        if known is None or not (known[0] is source or (key[0] == TIMES and known[0] == source)):
             packed = make()
             known = source, len(packed), ZSTD.compress(packed, asbytes=True)
         self._wanted[key] = known
@@ -125,9 +129,6 @@ def dumps(
     stored = encode_state(state, embedded if shelf is None else shelf) | {"commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
     parts[FLOORS, "", 0] = _pack_table(encode_floors(state.floors))
-    for name, stream in state.streams.items():
-        for number, clock in enumerate(stream.clocks.values()):
-            parts[TIMES, name, number] = _pack_table(encode_times(clock.occupied))
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
     parts |= dict(_promising_parts(state.promising))
@@ -159,8 +160,17 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
     lasting.add(
         (ACCOUNT_NAMES, "", 0), names, lambda: _pack_table(pa.table({"query": pa.array(names, pa.string())}))
     )
+    for name, stream in state.streams.items():
+        known = (clock.occupied for clock in stream.clocks.values() if clock.occupied is not None)
+        times = (part for occupied in known for part in state_json.times_in_parts(occupied))
+        for number, part in enumerate(times):
+            lasting.add((TIMES, name, number), part, partial(_pack_times, part))
     for number, one in enumerate(record.decisions):
         lasting.add((DECISIONS, one.stream, number), one, partial(attrgetter("packed"), one))
+
+
+def _pack_times(pairs: Sequence[tuple[int, int]]) -> bytes:
+    return _pack_table(encode_times(pairs))
 
 
 def _table_of_parts(keys: Sequence[PartKey], packed: Sequence[bytes]) -> pa.Table:
@@ -224,7 +234,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
     return State(
         batch_id=stored["batch"],
         streams={
-            name: state_json.decode_stream(stream, _times(name, len(stream["clocks"]), parts))
+            name: state_json.decode_stream(stream, _times(name, parts))
             for name, stream in stored["streams"].items()
         },
         queries=decode_queries(_unpack_table(parts[QUERY_STATES, "", 0])),
@@ -258,9 +268,10 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
     )
 
 
-def _times(stream: str, clocks: int, parts: Parts) -> list[IntervalSet]:
-    """The times of the rows on each clock of a stream."""
-    return [decode_times(_unpack_table(parts[TIMES, stream, number])) for number in range(clocks)]
+def _times(stream: str, parts: Parts) -> Iterator[IntervalSet]:
+    """The times of the rows on the clocks of a stream, in parts."""
+    numbers = takewhile(lambda number: (TIMES, stream, number) in parts, count())
+    return (decode_times(_unpack_table(parts[TIMES, stream, number])) for number in numbers)
 
 
 def _encode_store(store: StoreState, shelf: RunShelf) -> dict[str, Any]:

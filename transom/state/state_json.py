@@ -5,7 +5,8 @@ Tables, runs and packed summaries are not JSON: the snapshot stores them beside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 from transom.overload.chunks import SidelinedChunk
@@ -31,6 +32,8 @@ from transom.windows.closed_time import Closed
 from transom.windows.intervals import IntervalSet
 
 Json = dict[str, Any]
+
+TIMES_IN_PART = 512  # intervals
 
 
 def encode_prodder(prodder: ProdderState) -> Json:
@@ -93,18 +96,21 @@ def encode_stream(stream: StreamState) -> Json:
     }
 
 
-def decode_stream(stored: Json, occupied: Sequence[IntervalSet]) -> StreamState:
-    """A stream, given the times of the rows on each of its clocks."""
+def decode_stream(stored: Json, times: Iterator[IntervalSet]) -> StreamState:
+    """A stream, given the times of the rows on its clocks, in parts."""
     return StreamState(
-        {
-            decode_clock(clock["clock"]): decode_clock_state(clock, times)
-            for clock, times in zip(stored["clocks"], occupied, strict=True)
-        },
+        {decode_clock(clock["clock"]): decode_clock_state(clock, times) for clock in stored["clocks"]},
         decode_totals(stored["totals"]),
         decode_work(stored["work"]),
         tuple(map(decode_chunk, stored["sidelined"])),
         stored["credit"],
     )
+
+
+def times_in_parts(times: IntervalSet) -> list[tuple[tuple[int, int], ...]]:
+    """Times of rows in parts: those of earlier batches stay as they are for many batches."""
+    pairs = times.pairs
+    return [pairs[start : start + TIMES_IN_PART] for start in range(0, len(pairs), TIMES_IN_PART)]
 
 
 def encode_clock_state(state: ClockState) -> Json:
@@ -115,7 +121,7 @@ def encode_clock_state(state: ClockState) -> Json:
     return {
         "high": state.high,
         "newest": state.newest,
-        "occupied_known": state.occupied is not None,
+        "occupied_parts": None if state.occupied is None else len(times_in_parts(state.occupied)),
         "arrivals": {"start": starts, "stop": stops, "clock": clocks},
         "shed": encode_intervals(state.arrivals.shed),
         "closed": encode_closed(state.closed),
@@ -123,13 +129,15 @@ def encode_clock_state(state: ClockState) -> Json:
     }
 
 
-def decode_clock_state(stored: Json, occupied: IntervalSet) -> ClockState:
-    """A clock, given the times of its rows."""
+def decode_clock_state(stored: Json, times: Iterator[IntervalSet]) -> ClockState:
+    """A clock, given the times of the rows of this and the following clocks, in parts."""
+    count = stored["occupied_parts"]
+    occupied = None if count is None else IntervalSet(tuple(chain.from_iterable(islice(times, count))))
     pieces = tuple(zip(*(stored["arrivals"][name] for name in ("start", "stop", "clock")), strict=True))
     return ClockState(
         stored["high"],
         decode_closed(stored["closed"]),
-        occupied if stored["occupied_known"] else None,
+        occupied,
         Arrivals(pieces, decode_known_intervals(stored["shed"])),
         None if stored["promised"] is None else decode_closed(stored["promised"]),
         stored["newest"],

@@ -153,9 +153,8 @@ def decode_floors(table: pa.Table) -> dict[int, int]:
     return dict(zip(table["selection"].to_pylist(), table["floor"].to_pylist(), strict=True))
 
 
-def encode_times(times: IntervalSet | None) -> pa.Table:
-    """A row for each interval; none if they are not known."""
-    pairs = () if times is None else times.pairs
+def encode_times(pairs: Sequence[tuple[int, int]]) -> pa.Table:
+    """A row for each interval."""
     ends = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
     return pa.table({"start": ends[:, 0], "stop": ends[:, 1]})
 
