@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 from tests.estimates.test_estimator import NUMBERS, early_values, finals, observe
 from transom.columns.array_bytes import unpack
 from transom.elements import Emit
-from transom.estimates import EstimateLimits, Estimates, Estimator, ItemKind
+from transom.estimates import EstimateLimits, Estimates, Estimator, ItemKind, Quality
+from transom.estimates.batch_stacks import BatchStacks
 from transom.estimates.estimator import split_stack, stack_of
-from transom.estimates.estimator_stack import EarlyRows, FinalRows
+from transom.estimates.estimator_stack import EarlyRows, EstimatorStack, FinalRows
+from transom.estimates.result_values import ResultValues
+from transom.results.result_rows import ResultBatch
+from transom.windows.ids import WindowSpecs
 
 KINDS = (ItemKind("n", True, grows=True), ItemKind("x", True))
 OTHERS = (ItemKind("x", True), ItemKind("n", True, grows=True))
@@ -116,3 +120,27 @@ def test_an_estimator_is_the_same_in_a_stack_that_grows(windows: int) -> None:
     newcomer, again = split_stack(joined)
     assert_equal(again, first)
     assert_equal(newcomer, Estimator.of(Emit(at=(0.5,)), KINDS, 1.0))
+
+
+def test_only_the_query_whose_numbers_fail_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a stack fails to learn, its queries learn one by one."""
+    learn = EstimatorStack.with_finals
+
+    def failing(stack: EstimatorStack, rows: FinalRows, quality: Quality | None = None) -> EstimatorStack:
+        if (rows.numbers == 13).any():
+            raise ArithmeticError("13")
+        return learn(stack, rows, quality)
+
+    monkeypatch.setattr(EstimatorStack, "with_finals", failing)
+    taught, _ = observe(QUERIES[0], early_values([1], 0, 0.5, table([(1, 5.0, 1.0)])))
+    stacks = BatchStacks({"good": taught, "bad": taught}, ["good", "bad"], lambda name: QUERIES[0])
+    values = table([(1, 10.0, 1.0), (1, 13.0, 1.0)])
+    batch = ResultBatch(["good", "bad"], np.array([0, 1, 2]), values)
+    group, window = np.ones(2, np.int64), np.zeros(2, np.int64)
+    numbers = np.array([[10.0, 1.0], [13.0, 1.0]])
+    specs = WindowSpecs.of([(1, 1, 0)] * 2)
+    results = ResultValues(batch, np.arange(2), specs, group, window, numbers, values)
+    stacks.learn([results], 0, {}, {})
+    after = dict(stacks.estimators())
+    assert_equal(after["good"], taught.with_finals(finals([1], 0, table([(1, 10.0, 1.0)]))))
+    assert_equal(after["bad"], QUERIES[0])
