@@ -54,6 +54,10 @@ QUERIES = [
     "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, site",
     "SELECT count(*) AS n FROM TABLE(TUMBLE(DATA => TABLE bids, TIMECOL => DESCRIPTOR(ts), "
     "SIZE => INTERVAL '1' HOUR)) t GROUP BY window_start, window_end",
+    "SELECT k, sum(d.p) AS s FROM (SELECT kind AS k, price * 2 AS p, ts FROM bids WHERE site > 1) d "
+    "[RANGE 1 min SLIDE 1 min] WHERE k LIKE 'a%' GROUP BY k HAVING s > 1",
+    "WITH a AS (SELECT *, price + 1 AS more FROM bids), b AS (SELECT more, site FROM a WHERE seen) "
+    "SELECT site, max(more) AS m FROM b [RANGE 1 min SLIDE 1 min] GROUP BY site",
     "SELECT std(price), mean(amount), percentile_approx(big, array(0.1, 0.9)) FROM bids [RANGE 1 week SLIDE 1 day]",
 ]
 
@@ -82,7 +86,8 @@ ODD = [
     "transform(tags, x -> x)", "explode(tags)", "1 = 1 = 1", "NOT NOT", "BETWEEN 1", "IN ()",
     "LIKE 'a' ESCAPE 'bb'", "::int", "<=>", "||", "->", "=>", ">>", "&", "~", "^", "!", "- - -", "1/0",
     "10 % 0", "x -> x", "(x, y) -> x", "->", "TABLE(", "TUMBLE(", "DESCRIPTOR(", "ANY (", "ALL (", "GROUP BY ALL", ":p",
-    "tags.x", "scores.x.y", "(1, 2) IN ((1, 2))", "WITH ROLLUP", "per_site", "sites1", "nowhere",
+    "tags.x", "scores.x.y", "(1, 2) IN ((1, 2))", "WITH ROLLUP",
+    "WITH x AS (SELECT * FROM bids)", "(SELECT site FROM bids)", "per_site", "sites1", "nowhere",
 ]  # fmt: skip
 
 _PIECES = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)

@@ -177,7 +177,7 @@ def test_user_defined_functions_are_listed() -> None:
         ("sum(price) FILTER (WHERE count(*) > 1)", "", "an aggregate is not allowed in FILTER", "count(*)"),
         ("abs(price) FILTER (WHERE live)", "GROUP BY price", "FILTER belongs to an aggregate", "abs(price)"),
         ("sum(price) OVER (PARTITION BY site)", "", "window functions (OVER) are not supported", "OVER"),
-        ("(SELECT 1)", "", "subqueries are not supported", "SELECT"),
+        ("(SELECT 1)", "", "a subquery is supported in FROM only", "SELECT"),
         ("count(*)", "ORDER BY 1", "ORDER BY needs LIMIT", None),
         ("count(*)", "LIMIT 1", "LIMIT needs ORDER BY", "1"),
         ("count(*)", "ORDER BY 1 LIMIT 0", "LIMIT takes a positive whole number", "0"),
@@ -235,7 +235,7 @@ def test_an_error_points_at_its_place(select: str, rest: str, said: str, place: 
         ),
         ("SELECT count(*) FROM (Trades) [RANGE 5 min SLIDE 1 min]", ""),
         ("SELECT count(*) FROM VALUES (1) [RANGE 5 min SLIDE 1 min]", ""),
-        ("WITH x AS (SELECT 1) SELECT count(*) FROM x", "WITH is not supported"),
+        ("WITH x AS (SELECT 1) SELECT count(*) FROM x", "the subquery needs FROM and the name of a stream"),
         ("SELECT FROM Trades [RANGE 5 s SLIDE 1 s]", "SELECT needs something to select"),
     ],
 )

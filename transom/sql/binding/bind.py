@@ -14,6 +14,7 @@ from transom.columns.types import has_sort_order
 from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
+from transom.sql.binding.derived_streams import inline_derived_streams
 from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
 from transom.sql.binding.joins import bind_joins
 from transom.sql.binding.predicates import bind_predicate, conjunction
@@ -116,7 +117,7 @@ class _Reader(ScalarBinder):
     """
 
     def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
-        super().__init__(parse(text), catalog.utc)
+        super().__init__(inline_derived_streams(parse(text), catalog), catalog.utc)
         _refuse_preference(self.parsed)
         self.table = table
         self.selection = SelectBinder(self.parsed, catalog)

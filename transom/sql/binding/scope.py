@@ -89,6 +89,8 @@ class Scope:
         source = FromItem(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
+        if self.parsed.is_derived and not table:
+            source.hidden |= set(relation.columns)
         self.sources.append(source)
         return source
 

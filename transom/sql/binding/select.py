@@ -16,7 +16,7 @@ from transom.sql.binding.window import Windowing, check_place, is_window, window
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
-from transom.sql.syntax.parsed_query import Bracket, Parsed
+from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
@@ -192,7 +192,7 @@ class SelectBinder:
 
     def _selected(self, node: exp.Expr, clause: str) -> exp.Expr:
         """The SELECT item at a position, or the expression itself."""
-        if not isinstance(node, exp.Literal) or node.is_string:
+        if not isinstance(node, exp.Literal) or node.is_string or NAMED in node.meta:
             return node
         items = self.parsed.select.expressions
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
@@ -389,6 +389,8 @@ class SelectBinder:
 
     def _name_leaf(self, node: exp.Expr) -> str | None:
         """The name of a result's column without an alias: its text, without quotes."""
+        if (name := (node._meta or {}).get(NAMED)) is not None:
+            return str(name)
         if isinstance(node, exp.Column):
             column = self.scope.find(node)
             return ".".join(

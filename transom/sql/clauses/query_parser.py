@@ -30,7 +30,7 @@ _REFUSED = {
     TokenType.UNION: "UNION is not supported; register two queries",
     TokenType.EXCEPT: "EXCEPT is not supported",
     TokenType.INTERSECT: "INTERSECT is not supported",
-    TokenType.WITH: "WITH is not supported; register the inner query on its own",
+    TokenType.WITH: "WITH is not supported here",
     TokenType.QUALIFY: "QUALIFY is not supported",
     TokenType.OVER: "window functions (OVER) are not supported; the query's own window takes their place",
     TokenType.LATERAL: "LATERAL is not supported",
@@ -96,10 +96,15 @@ class _Tokens:
 
     def split(self) -> _Tokens:
         at, in_from, after_on, selects = 0, False, False, 0
+        outside: list[
+            tuple[bool, bool, bool]
+        ] = []  # of the parentheses around: both flags, and whether SELECT follows
         while at < len(self.tokens):
             token = self.tokens[at]
             kind = token.token_type
             if kind == TokenType.L_BRACKET and opens_bracket(self.tokens, at, in_from, after_on):
+                if any(is_query for _, _, is_query in outside):
+                    self._fail("the window belongs to the outer query: write it after the subquery", token)
                 at = self._read_bracket(at)
                 continue
             if opens_window_table(self.tokens, at):
@@ -108,7 +113,11 @@ class _Tokens:
             if (reader := self._opened(at)) is not None:
                 self.clauses[reader], at = reader.read(self.text, self.tokens, at)
                 continue
-            if kind == TokenType.FROM:
+            if kind == TokenType.L_PAREN:
+                outside.append((in_from, after_on, self._kind(at + 1) == TokenType.SELECT))
+            elif kind == TokenType.R_PAREN and outside:
+                in_from, after_on, _ = outside.pop()
+            elif kind == TokenType.FROM:
                 in_from = True
             elif kind in _END_OF_FROM:
                 in_from = False
@@ -151,14 +160,16 @@ class _Tokens:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind == TokenType.COLON and not self._is_in_type(at):
             self._refuse_colon(at)
+        if kind == TokenType.WITH and at == 0:
+            return
         of_keys = kind == TokenType.WITH and self._kind(at + 1) in (TokenType.ROLLUP, TokenType.CUBE)
         if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT and not of_keys:
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
         if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
             self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
-        if kind == TokenType.SELECT and selects > 1:
-            self._fail("subqueries are not supported; register the inner query on its own", token)
+        if kind == TokenType.SELECT and selects > 1 and not self._is_inner_query(at):
+            self._fail("a subquery is supported in FROM only", token)
         if kind == TokenType.DISTINCT and self._kind(at - 1) == TokenType.SELECT:
             self._fail("SELECT DISTINCT is not supported; GROUP BY gives distinct rows", token)
         if kind == TokenType.SEMICOLON:
@@ -168,6 +179,21 @@ class _Tokens:
             and self.text[max(0, token.start - 5) : token.end + 3].upper() == "GROUP-BY"
         ):
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
+
+    def _is_inner_query(self, at: int) -> bool:
+        """Whether a SELECT begins a subquery in FROM, a definition of WITH, or the query after the definitions."""
+        if self.tokens[0].token_type == TokenType.WITH and self._kind(at - 1) in (
+            TokenType.R_PAREN,
+            TokenType.L_PAREN,
+        ):
+            opened = [self._kind(place) for place in range(at)]
+            depth = opened.count(TokenType.L_PAREN) - opened.count(TokenType.R_PAREN)
+            return depth == 0 or self._kind(at - 2) in (TokenType.ALIAS, TokenType.FROM)
+        return self._kind(at - 1) == TokenType.L_PAREN and self._kind(at - 2) in (
+            TokenType.FROM,
+            TokenType.COMMA,
+            TokenType.JOIN,
+        )
 
     def _is_in_type(self, at: int) -> bool:
         """Whether a token is inside of `STRUCT<name: type>`."""

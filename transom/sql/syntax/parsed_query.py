@@ -12,6 +12,8 @@ from sqlglot.tokenizer_core import Token
 from transom.errors import SQLError
 from transom.sql.syntax.token_reader import Piece
 
+NAMED = "named"  # marks an expression that was put in place of a column with the column's name
+
 
 class EndClause(Protocol):
     """A clause at the end of a query, as it was read, from `start` to `end` of the text."""
@@ -65,6 +67,7 @@ class Parsed:
     select: exp.Select
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
+    is_derived: bool = False  # a subquery was inlined: its alias is before every column of the stream
 
     @property
     def end_start(self) -> int | None:

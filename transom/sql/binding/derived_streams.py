@@ -1,0 +1,260 @@
+"""Queries over a subquery in FROM, or over a name that WITH defines: the inner query is inlined.
+
+The inner query filters and projects one stream. Its expressions take the place of the columns that the outer query
+reads, and its WHERE is added to the outer one, so that the query shares as if it was written by hand. The stream's
+columns are then read by the alias of the subquery only; `Parsed.is_derived` hides them otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from transom.aggregates.table import is_aggregate_name
+from transom.errors import SQLError, near_miss
+from transom.sql.binding.window import is_window
+from transom.sql.catalog import Catalog
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
+from transom.sql.syntax.spark_forms import COPIED
+
+_INNER_CLAUSES = ("expressions", "from_", "where")
+_CLAUSE_WORDS = {
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "joins": "a join",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+}
+_MOST_PARTS = 4  # of a column's name
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """An inlined inner query: its relation, its WHERE, and its columns by their names in lower case."""
+
+    alias: str
+    table: exp.Table
+    where: exp.Expr | None
+    columns: Mapping[str, tuple[str, exp.Expr]]
+
+
+def inline_derived_streams(parsed: Parsed, catalog: Catalog) -> Parsed:
+    """A query over a stream in place of a query over a subquery; other queries stay as they are."""
+    select, named = parsed.select, parsed.select.args.get("with_")
+    if named is None and select.find(exp.Subquery) is None:
+        return parsed
+    return _Inliner(parsed, catalog, named).query()
+
+
+class _Inliner:
+    """Inlines the inner queries of one text."""
+
+    def __init__(self, parsed: Parsed, catalog: Catalog, named: exp.With | None):
+        self.parsed, self.catalog = parsed, catalog
+        self.named: dict[str, exp.CTE] = {}
+        if named is not None:
+            if named.args.get("recursive"):
+                parsed.fail("WITH RECURSIVE is not supported", named)
+            parsed.select.set("with_", None)
+            for each in named.expressions:
+                if each.alias.casefold() in self.named:
+                    parsed.fail(f"WITH defines {each.alias} twice", each.args["alias"])
+                self.named[each.alias.casefold()] = each
+
+    def query(self) -> Parsed:
+        """The outer query, over the stream itself."""
+        select = self.parsed.select
+        derived = self._of(select, frozenset(self.named))
+        if derived is None:
+            return self.parsed
+        for join in select.args.get("joins") or ():
+            if isinstance(join.this, exp.Subquery) or join.this.name.casefold() in self.named:
+                self.parsed.fail("a subquery can't be joined; it can take the place of the stream", join.this)
+        self._substitute(select, derived)
+        table = derived.table.copy()
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(derived.alias, quoted=True)))
+        select.set("from_", exp.From(this=table))
+        self._add_where(select, derived.where)
+        return replace(self.parsed, bracket=self._bracket(derived), is_derived=True)
+
+    def _of(self, select: exp.Select, known: frozenset[str]) -> _Derived | None:
+        """The inner query in a FROM clause; None if it is the name of a stream, a table or a registered query."""
+        source = select.args["from_"].this if select.args.get("from_") is not None else None
+        if isinstance(source, exp.Subquery):
+            return self._inner(source.this, source.alias, source, known)
+        if isinstance(source, exp.Table) and source.name.casefold() in known:
+            defined = self.named[source.name.casefold()]
+            # A definition can use those before it.
+            before = frozenset(list(self.named)[: list(self.named).index(source.name.casefold())])
+            return self._inner(defined.this.copy(), source.alias or source.name, source, before)
+        return None
+
+    def _inner(self, select: exp.Expr, alias: str, place: exp.Expr, known: frozenset[str]) -> _Derived:
+        if not isinstance(select, exp.Select):
+            self.parsed.fail("expected SELECT in the subquery", place)
+        self._check_clauses(select)
+        inside = self._of(select, known)
+        if inside is not None:
+            alias = alias or inside.alias
+            self._substitute(select, inside)
+            table, own = inside.table, inside.alias
+            self._add_where(select, inside.where)
+        else:
+            if select.args.get("from_") is None or not isinstance(select.args["from_"].this, exp.Table):
+                self.parsed.fail("the subquery needs FROM and the name of a stream", place)
+            table = select.args["from_"].this
+            own = table.alias or table.name
+        alias = alias or own
+        columns = dict(self._columns(select, inside, table))
+        parts = [expression for _, expression in columns.values()]
+        where = select.args.get("where")
+        condition = None if where is None else where.this
+        for part in [*parts, *([condition] if condition is not None else [])]:
+            self._check_scalar(part)
+        # A definition is read anew for each query, so its nodes can be changed.
+        qualified = {
+            name: (shown, self._qualified(part, own, alias)) for name, (shown, part) in columns.items()
+        }
+        return _Derived(
+            alias, table, self._qualified(condition, own, alias) if condition is not None else None, qualified
+        )
+
+    def _check_clauses(self, select: exp.Select) -> None:
+        for clause, value in select.args.items():
+            if value and clause not in _INNER_CLAUSES:
+                word = _CLAUSE_WORDS.get(clause, clause.upper().rstrip("_"))
+                node = value[0] if isinstance(value, list) else value
+                self.parsed.fail(
+                    f"{word} is not supported in a subquery, which filters and projects a stream; "
+                    "a registered query can be read by its name",
+                    node if isinstance(node, exp.Expr) else select,
+                )
+
+    def _check_scalar(self, node: exp.Expr) -> None:
+        for call in node.find_all(exp.Anonymous):
+            name = call.name.lower()
+            if is_aggregate_name(name) or is_window(call):
+                self.parsed.fail(
+                    f"{name}() is not supported in a subquery, which filters and projects a stream; "
+                    "a registered query can be read by its name",
+                    call,
+                )
+            if name in ("explode", "posexplode", "inline", "stack"):
+                self.parsed.fail(
+                    f"{name}() is not supported: a subquery can't make several rows of one", call
+                )
+
+    def _columns(
+        self, select: exp.Select, inside: _Derived | None, table: exp.Table
+    ) -> Iterator[tuple[str, tuple[str, exp.Expr]]]:
+        """The columns of an inner query: the name in lower case, the name, and the expression."""
+        seen: set[str] = set()
+        for item in select.expressions:
+            node = bare(item.unalias())
+            if isinstance(node, exp.Star) or (
+                isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+            ):
+                found = list(self._all_columns(inside, table))
+            elif isinstance(item, exp.Alias):
+                found = [(item.alias, item.this)]
+            elif (named := (node._meta or {}).get(NAMED)) is not None:  # a column of the query inside
+                found = [(str(named), node)]
+            elif isinstance(node, exp.Column):
+                found = [(node.name, node)]
+            else:
+                self.parsed.fail("an expression in a subquery needs a name: write AS and a name", item)
+            for name, expression in found:
+                if name.casefold() in seen:
+                    self.parsed.fail(f"two columns of the subquery are called {name}", item)
+                seen.add(name.casefold())
+                yield name.casefold(), (name, expression)
+
+    def _all_columns(self, inside: _Derived | None, table: exp.Table) -> Iterator[tuple[str, exp.Expr]]:
+        """The columns that * stands for."""
+        if inside is not None:
+            yield from ((name, expression.copy()) for name, expression in inside.columns.values())
+            return
+        relations = {**self.catalog.tables, **self.catalog.streams}
+        same = (each for name, each in relations.items() if name.casefold() == table.name.casefold())
+        relation = next(same, None)
+        for name in relation.columns if relation is not None else ():
+            yield name, exp.Column(this=exp.to_identifier(name, quoted=True))
+
+    def _qualified(self, node: exp.Expr, own: str, alias: str) -> exp.Expr:
+        """An inner expression whose columns are written with the alias of the subquery."""
+        root = exp.Paren(this=node.copy())
+        for column in list(root.find_all(exp.Column)):
+            parts = list(column.parts)
+            if len(parts) > 1 and parts[0].name.casefold() == own.casefold():
+                parts = parts[1:]
+            if len(parts) >= _MOST_PARTS:
+                self.parsed.fail("a name of so many parts is not supported in a subquery", column)
+            column.replace(_column([exp.to_identifier(alias, quoted=True), *(part.copy() for part in parts)]))
+        inner: exp.Expr = root.this
+        inner.pop()
+        return inner
+
+    def _substitute(self, select: exp.Select, derived: _Derived) -> None:
+        """Put the inner expressions in place of the columns of the outer query."""
+        aliases = {item.alias.casefold() for item in select.expressions if isinstance(item, exp.Alias)}
+        for clause in ("expressions", "joins", "where", "group", "having", "order"):
+            value = select.args.get(clause)
+            for node in value if isinstance(value, list) else [value] if value is not None else []:
+                taken = aliases if clause in ("having", "order") else set()
+                for column in list(node.find_all(exp.Column)):
+                    if not isinstance(column.this, exp.Star):
+                        self._replace(column, derived, taken)
+
+    def _replace(self, column: exp.Column, derived: _Derived, aliases: set[str]) -> None:
+        parts = list(column.parts)
+        names = [part.name for part in parts]
+        if len(names) > 1 and names[0].casefold() == derived.alias.casefold():
+            if names[1].casefold() not in derived.columns:
+                hint = near_miss(names[1], [name for name, _ in derived.columns.values()])
+                self.parsed.fail(f"unknown column {names[1]}{hint}", column)
+            names, parts = names[1:], parts[1:]
+        elif names[0].casefold() not in derived.columns or (
+            len(names) == 1 and names[0].casefold() in aliases
+        ):
+            return
+        expression: exp.Expr = derived.columns[names[0].casefold()][1].copy()
+        for literal in expression.find_all(exp.Literal):
+            literal.meta[COPIED] = True
+        if not isinstance(expression, exp.Column):
+            expression = exp.Paren(this=bare(expression))
+        for field in parts[1:]:
+            expression = exp.Dot(this=expression, expression=field.copy())
+        for node in (expression, bare(expression)):
+            node.meta[NAMED] = names[-1]
+        column.replace(expression)
+
+    def _add_where(self, select: exp.Select, condition: exp.Expr | None) -> None:
+        if condition is None:
+            return
+        own, added = select.args.get("where"), exp.Paren(this=condition.copy())
+        both = added if own is None else exp.And(this=added, expression=exp.Paren(this=own.this))
+        select.set("where", exp.Where(this=both))
+
+    def _bracket(self, derived: _Derived) -> Bracket | None:
+        """The window's bracket with WATTR as a column of the stream."""
+        bracket = self.parsed.bracket
+        if bracket is None or bracket.wattr is None:
+            return bracket
+        piece = bracket.wattr
+        name = piece.text if piece.quoted else piece.text.replace(" ", "").replace("`", "").rpartition(".")[2]
+        if name.casefold() not in derived.columns:
+            hint = near_miss(name, [each for each, _ in derived.columns.values()])
+            raise SQLError(f"unknown column {name}{hint}", self.parsed.text, piece.start, piece.end)
+        expression = bare(derived.columns[name.casefold()][1])
+        if not isinstance(expression, exp.Column) or len(expression.parts) != 2:
+            message = f"WATTR is a column of the stream, and {name} is an expression"
+            raise SQLError(message, self.parsed.text, piece.start, piece.end)
+        return replace(bracket, wattr=replace(piece, text=expression.name, quoted=True))
+
+
+def _column(parts: list[exp.Expr]) -> exp.Column:
+    places = ("this", "table", "db", "catalog")
+    return exp.Column(**dict(zip(places, reversed(parts), strict=False)))
