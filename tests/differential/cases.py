@@ -162,7 +162,7 @@ def query_of(
     if groups:
         text += f" GROUP BY {', '.join(groups)}"
     text = f"{text} HAVING {having}" if having else text
-    if rng.randint(0, 4) > 0:
+    if pool is not AGGREGATES or rng.randint(0, 4) > 0:
         return text
     terms = some(rng, [*keys, *(f"x{i}" for i in range(len(aggregates))), "count(*)"], 2, 1)
     ends = ("", " DESC", " ASC NULLS LAST", " DESC NULLS FIRST")

@@ -258,6 +258,7 @@ def test_a_wrong_clause_is_pointed_at(clause: str, said: str, place: str) -> Non
         ("SELECT max(price), window_end FROM Trades [ROWS 6] USING timegram(64)", "select aggregates and group columns as they are", "window_end"),
         ("SELECT max(price), site + 1 FROM Trades [ROWS 6] GROUP BY site WITHIN 5%", "select aggregates and group columns as they are", "site + 1"),
         ("SELECT max(price) AS m FROM Trades [ROWS 6] HAVING m > 5 USING timegram(64)", "a timegram answers with intervals: HAVING can't compare one", "m > 5"),
+        ("SELECT max(price) AS m FROM Trades [ROWS 6] ORDER BY m LIMIT 1 USING timegram(64)", "a timegram answers with intervals: ORDER BY can't compare them", "m"),
         ("SELECT max(price) AS m, min(price) AS m_LOW FROM Trades [ROWS 6] USING timegram(64)", "the bounds of m are called m_low and m_high; give it another alias", "max(price)"),
         ("SELECT max(cp) AS x FROM Trades [ROWS 6] JOIN Close USING (symbol) GROUP BY concat(symbol, 'x') USING timegram(BOUNDS 3, 1)", "BOUNDS ascend", "1"),
     ],

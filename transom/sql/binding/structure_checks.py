@@ -51,6 +51,8 @@ def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Cal
             parsed.fail(f"a timegram needs a numeric column, and this is {kind}", draft.args[0])
     if selection.having is not None:
         _refuse_interval(parsed, selection.having, "HAVING can't compare one")
+    if selection.limit is not None:
+        _refuse_interval(parsed, parsed.select.args["order"], "ORDER BY can't compare them")
     items = selection.result_items()
     taken = {name.casefold() for name, _, _ in items}
     for name, sql, node in items:
