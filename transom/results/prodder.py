@@ -40,6 +40,15 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
     prodders, now = dict(state.prodders), dict[str, int]()
     reported: dict[str, WindowRequest] = {}
     observed: list[WindowRequest] = []
+    known: dict[object, IntervalSet] = {}  # most queries of a batch have passed the same marks
+
+    def passed(query: CompiledQuery, prodder: ProdderState, points: tuple[float, ...]) -> IntervalSet:
+        window = query.query.window
+        key = window.slide, window.phase, prodder.position, here, points
+        if key not in known:
+            known[key] = crossed(query, prodder, here, points)
+        return known[key]
+
     for batch in batches:
         stream = state.stream(batch.rules.clock.stream)
         reported |= window_requests(prods, batch.queries)
@@ -49,14 +58,14 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
             prodder = prodders.get(query.name, ProdderState())
             prodder = replace(prodder, fresh=prodder.fresh or _brings_rows(batch))
             here = batch.origin.now if batch.origin else now_of(query.query.clock, stream, batch.rules, clock)
-            wanted = crossed(query, prodder, here, points_of(query, state))
+            wanted = passed(query, prodder, points_of(query, state))
             if is_due(query, prodder, clock):
                 wanted, prodder = EVERYTHING, replace(prodder, prodded=clock, fresh=False)
             request = reported.get(query.name, WindowRequest(query))
             request = replace(request, wids=request.wids | wanted)
             if request.wids or request.patterned:
                 reported[query.name] = request
-            marks = crossed(query, prodder, here, GRID) - request.wids
+            marks = passed(query, prodder, GRID) - request.wids
             if marks and not _is_on_executors(query, state):
                 observed.append(WindowRequest(query, marks))
             if here is not None:
