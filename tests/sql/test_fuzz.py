@@ -126,6 +126,7 @@ def check(text: str, run: Any) -> None:
         (f"SELECT sum(price * {'9' * 5000}) FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT count(*) FROM bids [RANGE {'9' * 400} min SLIDE 1 min]", "RANGE is longer than any stream"),
         (f"SELECT count(*) FROM bids [ROWS {'9' * 5000} SLIDE 1]", "ROWS is longer than any stream"),
+        (f"SELECT sum(CAST({'9' * 5000} AS BIGINT)) FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT {'(' * 5000}1 FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE {'NOT ' * 5000}seen", "."),
     ],

@@ -66,8 +66,9 @@ def _cast(inner: exp.Literal, kind: exp.DType) -> Constant | None:
         return Constant(inner.name, kind) if temporal else None
     if kind == exp.DType.DOUBLE:
         return Constant(float(inner.name))
-    whole = inner.name.isdigit() and int(inner.name) < 2**63
-    return Constant(int(inner.name)) if kind == exp.DType.BIGINT and whole else None
+    number = _number(inner.name)
+    whole = isinstance(number, int) and number < 2**63
+    return Constant(number) if kind == exp.DType.BIGINT and whole else None
 
 
 def comparable(constant: Constant, kind: pa.DataType, utc: bool = True) -> Any:
