@@ -61,8 +61,25 @@ def test_what_is_late_for_one_group_closes_nothing_for_others_when_the_stream_en
     check(Case({"q": text}, set(), batches, None, None), Strategy(place=place))
 
 
+def test_a_query_that_replaces_one_of_its_name_is_placed_by_its_own_groups() -> None:
+    """The first query is on the executors; its slices are not those of the query that takes its name."""
+    window = "[RANGE '9 seconds' SLIDE '3 seconds']"
+    queries = {
+        "by both": f"SELECT site, kind, count(*) AS n FROM s {window} WHERE seq <> 3 GROUP BY site, kind",
+        "few": f"SELECT kind, count(*) AS n FROM s {window} WHERE seq = 20 GROUP BY kind",
+        "old": f"SELECT site, kind, count(*) AS n FROM s {window} WHERE seq = 20 GROUP BY site, kind",
+        "new": f"SELECT kind, count(*) AS n FROM s {window} WHERE seq <> 3 GROUP BY kind",
+    }
+    batches = [
+        BatchCase([at(66, "a"), at(69, "b")], ["by both", "few", "old"]),
+        BatchCase([at(152, "b")], ["new"], leaving=["old"]),
+        BatchCase([], ended=True),
+    ]
+    check(Case(queries, set(), batches, None, None, {"old": "q", "new": "q"}), executor_rows=6)
+
+
 def at(second: int, kind: str) -> dict[str, Any]:
-    return dict.fromkeys(COLUMNS) | {"ts": second * SECOND, "kind": kind}
+    return dict.fromkeys(COLUMNS) | {"ts": second * SECOND, "kind": kind, "seq": second}
 
 
 # --- one shard ---

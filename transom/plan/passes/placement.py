@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transom.columns.table_columns import SELECTION
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.context import Observed, PlanContext
+from transom.plan.context import Membership, Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
 from transom.plan.strategy import Place, Strategy
 from transom.plan.subject import Subject
@@ -38,7 +38,7 @@ def placement(context: PlanContext) -> PlacementDecision | None:
         return _moved(context, context.observed)
     if context.membership is None:
         return None
-    return _placed(context, context.membership.queries, context.membership.result_streams)
+    return _placed(context, context.membership)
 
 
 def driver_rows(strategy: Strategy) -> int | None:
@@ -49,14 +49,12 @@ def driver_rows(strategy: Strategy) -> int | None:
 # --- selections that are new ---
 
 
-def _placed(
-    context: PlanContext, queries: Mapping[str, CompiledQuery], result_streams: Iterable[str]
-) -> PlacementDecision | None:
+def _placed(context: PlanContext, membership: Membership) -> PlacementDecision | None:
     new = set(context.new_selections)
     if not new:
         return None
-    state, results = context.state, set(result_streams)
-    there = _on_executors(context.before, queries)
+    state, queries, results = context.state, membership.queries, set(membership.result_streams)
+    there = _on_executors(context.before, membership)
     selections, choices = dict(state.selections), []
     for name, own in state.queries.items():
         home, query = own.homes[0], queries.get(name)
@@ -80,14 +78,18 @@ def _placed(
     return PlacementDecision(choices, state=replace(state, selections=selections))
 
 
-def _on_executors(state: State, queries: Mapping[str, CompiledQuery]) -> set[Group]:
+def _on_executors(state: State, membership: Membership) -> set[Group]:
     """The groups whose slices are on the executors."""
     if not any(query_state.on_executors for query_state in state.selections.values()):
         return set()
+    # A query that joins may have the name of one that leaves: the state is that of the one that leaves.
+    joining = {query.name for query in membership.joining}
     return {
-        placement_group(queries[name])
+        placement_group(membership.queries[name])
         for name, query_state in state.queries.items()
-        if name in queries and state.selections[query_state.homes[0]].on_executors
+        if name in membership.queries
+        and name not in joining
+        and state.selections[query_state.homes[0]].on_executors
     }
 
 
