@@ -77,8 +77,8 @@ def test_filter_keeps_what_is_true_and_count_of_two_needs_both() -> None:
 
 
 def test_an_unknown_aggregate_is_refused() -> None:
-    with pytest.raises(SQLError, match="no textbook implementation of the aggregate mode"):
-        aggregate(Call("mode", (X,), LONG), [{"`x`": 1}])
+    with pytest.raises(SQLError, match="no textbook implementation of the aggregate histogram"):
+        aggregate(Call("histogram", (X,), LONG), [{"`x`": 1}])
 
 
 UNKNOWN, TRUE, FALSE = Comparison(Y, "=", 1), IsNull(Y), Not(IsNull(Y))  # where y is null

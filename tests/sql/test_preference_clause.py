@@ -124,7 +124,7 @@ START = f"WITH PREFERENCE desc {COUNT}(item)"
     ("clause", "said", "place"),
     [
         (f"WITH PREFERNCE desc {COUNT}(item)", "WITH is not supported here; did you mean PREFERENCE?", "WITH"),
-        ("WITH x AS (SELECT 1)", "WITH is not supported; register the inner query on its own", "WITH"),
+        ("WITH x AS (SELECT 1)", "WITH is not supported here", "WITH"),
         ("WITH PREFERENCE", "expected an expression after PREFERENCE, like SUMMARY.Estimate.Count(item)", "PREFERENCE"),
         ("WITH PREFERENCE desc", "expected an expression after desc", "desc"),
         ("WITH PREFERENCE desc WINDOW '1 minute'", "expected an expression after desc", "desc"),

@@ -12,6 +12,8 @@ import pytest
 
 from tests.ondemand.structures.tuples import Tuples, found_by_key, random_tuples
 from transom.aggregates.accumulators import Accumulator, Count, CountRows, Extreme, Moments, Sum
+from transom.aggregates.extreme_rows import ExtremeRow
+from transom.aggregates.multisets import Multiset
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.ondemand.structures.block_tree import BlockTree
 from transom.ondemand.structures.exact_structure import exact_structure
@@ -57,6 +59,14 @@ def recipes(accumulator: Accumulator) -> list[Structure]:
         else []
     )
     return [exact_structure(accumulator), RawTuples(accumulator), *small]
+
+
+@pytest.mark.parametrize(
+    "accumulator", [Sum(FLOAT), ExtremeRow(LONG, FLOAT, "last"), Multiset(TEXT)], ids=lambda one: one.id
+)
+def test_a_lookup_before_the_first_tuple_has_no_groups(accumulator: Accumulator) -> None:
+    for structure in recipes(accumulator):
+        assert structure.lookup([], since=0).count == 0
 
 
 def alike(accumulator: Accumulator, mine: dict[Any, Any], plain: dict[Any, Any]) -> bool:

@@ -43,13 +43,15 @@ class RawTuples(ValueStructure):
 
     def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
         window = entries_since(runs, since)
+        if not window.parts:
+            return window.answers([pa.nulls(0, type) for type in self.accumulator.types()])
         values, codes = [], []
         for part in window.parts:
             entries = part.run.columns["value"] if part.run.columns else pa.nulls(part.run.entries)
             [in_window], which = take_ranges([entries], part.starts, part.stops)
             values.append(in_window)
             codes.append(part.codes[which])
-        column = pa.concat_arrays(values) if values else pa.nulls(0)
-        return window.answers(
-            lift_where_numeric(self.accumulator, column, None, concatenate_arrays(codes), window.count)
+        states = lift_where_numeric(
+            self.accumulator, pa.concat_arrays(values), None, concatenate_arrays(codes), window.count
         )
+        return window.answers(states)
