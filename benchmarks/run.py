@@ -35,6 +35,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="the directory for the CSV files")
     parser.add_argument("--data", type=Path, help="the directory for generated data")
     parser.add_argument("--seeds", type=int, help="the number of query sets of each size")
+    parser.add_argument("--repeats", type=int, help="repetitions of each measurement; their median counts")
     parser.add_argument("--unshared", type=int, help="queries of a set that run unshared, to scale from")
     return parser.parse_args(given)
 
@@ -44,6 +45,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     scale = SHORT if options.short else FULL
     scale = replace(scale, seeds=options.seeds or scale.seeds)
+    scale = replace(scale, repeats=options.repeats or scale.repeats)
     scale = replace(scale, unshared_queries=options.unshared or scale.unshared_queries)
     names = options.only or list(EXPERIMENTS)
     out = options.out or (SHORT_RESULTS if options.short else RESULTS)
