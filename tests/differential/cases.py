@@ -166,8 +166,9 @@ def query_of(
     text = f"{text} HAVING {having}" if having else text
     if pool is not AGGREGATES or rng.randint(0, 4) > 0:
         return text
-    exact = (f"x{i}" for i, aggregate in enumerate(aggregates) if not aggregate.startswith(ROUNDED))
-    terms = some(rng, [*keys, *exact, "count(*)"], 2, 1)
+    exact = [f"x{i}" for i, aggregate in enumerate(aggregates) if not aggregate.startswith(ROUNDED)]
+    choices = [*keys, *exact, "count(*)"]
+    terms = some(rng, choices, min(2, len(choices)), 1)
     ends = ("", " DESC", " ASC NULLS LAST", " DESC NULLS FIRST")
     order = ", ".join(f"{term}{rng.choice(ends)}" for term in terms)
     return f"{text} ORDER BY {order} LIMIT {rng.randint(1, 3)}"
