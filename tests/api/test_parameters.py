@@ -110,6 +110,8 @@ def test_a_value_without_its_parameter_is_an_error() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": 1}, {1}, object(), b"x", Decimal("NaN")])
 def test_a_value_that_is_no_constant_is_an_error(value: Any) -> None:
+    with pytest.raises(SettingError, match="parameters are a dictionary of names and values, not list"):
+        with_parameters("SELECT :x", [4])  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="the parameter x is a number, a text"):
         with_parameters(":x", {"x": value})
 

@@ -49,6 +49,27 @@ def test_the_first_rows_of_each_window(make_engine: EngineFactory, tmp_path: Pat
     assert values(above.results(), "x", "n") == [(108, 2), (11, 2)]
 
 
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_rows_of_a_window_are_in_their_order(make_engine: EngineFactory, tmp_path: Path, state: str) -> None:
+    engine, feed = bids_engine(
+        make_engine, tmp_path, schema="item string, price int, ts timestamp", state=state
+    )
+    text = "SELECT item, sum(price) AS total FROM bids {} GROUP BY item ORDER BY total DESC NULLS LAST, item LIMIT 4"
+    query = engine.register(text.format(WINDOW))
+    on_demand = engine.register(text.format("[RANGE 10 minutes]"))
+    in_order = ["b", "c", "d", "a"]
+    feed.push(rows_at("12:00:10"))
+    engine.step()
+    assert query.prod()["item"].to_pylist() == in_order
+    assert on_demand.lookup()["item"].to_pylist() == in_order
+    feed.push(rows_at("12:01:10"))
+    engine.step()
+    engine.drain()
+    results = query.results()
+    finals = results.filter(results["kind"].to_numpy() == "final")
+    assert finals["item"].to_pylist() == [*in_order, *in_order]
+
+
 def test_queries_with_other_limits_share_the_state(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, schema="item string, price int, ts timestamp")
     text = f"SELECT item, sum(price) AS total FROM bids {WINDOW} GROUP BY item"

@@ -129,7 +129,22 @@ def test_the_streams_of_a_nested_query_are_found(text: str, sources: tuple[str, 
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
-        (f"SELECT sum(price) FROM (SELECT site FROM Trades) {WINDOW}", "unknown column price", "price"),
+        (f"SELECT sum(price) FROM (SELECT site FROM Trades) {WINDOW}", "unknown column price\n", "price"),
+        (
+            f"WITH c(volume, price) AS (SELECT price, volume FROM Trades) SELECT sum(price) FROM c {WINDOW}",
+            "a list of columns after an alias is not supported",
+            None,
+        ),
+        (
+            f"SELECT sum(price) FROM (SELECT price, volume FROM Trades) AS c(volume, price) {WINDOW}",
+            "a list of columns after an alias is not supported",
+            None,
+        ),
+        (
+            f"SELECT sum(c.price) FROM Trades AS c(volume, price) {WINDOW}",
+            "a list of columns after an alias is not supported",
+            None,
+        ),
         (
             f"SELECT sum(d.prise) FROM (SELECT price FROM Trades) d {WINDOW}",
             "unknown column prise; did you mean price",

@@ -128,7 +128,7 @@ def register_python_aggregate(algebra: PythonAlgebra, samples: Sequence[Any]) ->
 
 def check_laws(algebra: PythonAlgebra, samples: Sequence[Any]) -> None:
     """Raise an error that shows the values for which a law does not hold."""
-    if len(samples) < 3:
+    if not isinstance(samples, Sequence) or len(samples) < 3:
         raise SettingError(f"{algebra.name} needs at least three sample values, to check its laws with them")
     laws = _Laws(algebra)
     for value in samples:

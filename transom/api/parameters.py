@@ -30,6 +30,10 @@ def with_parameters(text: str, parameters: Mapping[str, Any] | None) -> str:
     """
     if not parameters:
         return text
+    if not isinstance(parameters, Mapping):
+        raise SettingError(
+            f"parameters are a dictionary of names and values, not {type(parameters).__name__}"
+        )
     used: set[str] = set()
 
     def constant(found: re.Match[str]) -> str:

@@ -407,10 +407,10 @@ def _value(text: str, table: pa.Table, computed: dict[str, pa.ChunkedArray]) -> 
     return table[reference.group(1)] if reference else computed[text]
 
 
-def _among_first(
+def _first_rows(
     lowered: LoweredWindows, order: Sequence[pa.ChunkedArray], keep: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Which of the rows to keep are among the first of their window."""
+) -> NDArray[np.int64]:
+    """The places of the rows to keep that are among the first of their window, by query and in order."""
     at = np.flatnonzero(keep)
     tops = [query.query.top for query in lowered.queries]
     limits = np.array([0 if top is None else top.limit for top in tops])
@@ -419,10 +419,7 @@ def _among_first(
     groups = [lowered.table[name].take(rows) for name in groups_in(lowered.table.column_names)]
     keys = () if tops[0] is None else tops[0].order
     windows_of = [which, starts[at], ends[at]]
-    chosen = top_rows(keys, [column.take(rows) for column in order], groups, windows_of, limits[which])
-    among = np.zeros(len(keep), bool)
-    among[at[chosen]] = True
-    return among
+    return at[top_rows(keys, [column.take(rows) for column in order], groups, windows_of, limits[which])]
 
 
 def result_batch(
@@ -456,11 +453,12 @@ def _result_batch(
         keep = keep & _kept(lowered, computed)
     if bound.top is not None:
         order = [_value(key.sql, table, computed) for key in bound.top.order]
-        keep = _among_first(lowered, order, keep)
         if is_part:
             for (name, kind), column in zip(order_columns(bound), order, strict=True):
                 result = result.append_column(name, column.cast(kind))
-    if not keep.all():
+        first = _first_rows(lowered, order, keep)
+        result, which = result.take(pa.array(first)), which[first]
+    elif not keep.all():
         result, which = result.filter(pa.array(keep)), which[keep]
     counts = np.bincount(which, minlength=len(lowered.queries))
     present = np.flatnonzero(counts)

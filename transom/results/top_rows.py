@@ -1,4 +1,4 @@
-"""ORDER BY ... LIMIT: which rows of each window are results."""
+"""ORDER BY ... LIMIT: which rows of each window are results, and in which order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints
 from transom.columns.sort_order import sort_codes
 from transom.kernel.sheets import one_array
 from transom.sql.query import OrderKey, Query
@@ -19,8 +19,8 @@ def top_rows(
     groups: Sequence[pa.ChunkedArray],
     windows: Sequence[Ints],
     limits: Ints,
-) -> Mask:
-    """Which rows are among the first of their window; row i may have `limits[i]` rows before and with it.
+) -> Ints:
+    """The places of the first rows of each window, in order; row i may have `limits[i]` rows before and with it.
 
     `windows` are numbers that are equal for the rows of a window, `columns` the values of the order. Rows that are
     equal in it are in the order of their `groups`, so that the choice does not depend on the order of rows.
@@ -35,9 +35,7 @@ def top_rows(
     for numbers in windows:
         is_new[1:] |= np.diff(numbers[sequence]) != 0
     starts = np.maximum.accumulate(np.where(is_new, np.arange(len(sequence)), 0))
-    chosen = np.zeros(len(sequence), bool)
-    chosen[sequence] = np.arange(len(sequence)) - starts < limits[sequence]
-    return chosen
+    return sequence[np.arange(len(sequence)) - starts < limits[sequence]]
 
 
 def _ranks(key: OrderKey, values: pa.Array) -> list[Ints]:
@@ -61,4 +59,4 @@ def top_of_parts(query: Query, table: pa.Table) -> pa.Table:
     groups = [table[item.name] for item in query.items if item.is_key]
     limits = np.full(table.num_rows, query.top.limit)
     chosen = top_rows(query.top.order, [table[name] for name in names], groups, ends, limits)
-    return table.filter(pa.array(chosen)).drop_columns(names)
+    return table.take(pa.array(chosen)).drop_columns(names)

@@ -44,6 +44,11 @@ class _Derived:
 def inline_derived_streams(parsed: Parsed, catalog: Catalog) -> Parsed:
     """A query over a stream in place of a query over a subquery; other queries stay as they are."""
     select, named = parsed.select, parsed.select.args.get("with_")
+    for alias in select.find_all(exp.TableAlias):
+        if alias.args.get("columns"):
+            parsed.fail(
+                "a list of columns after an alias is not supported; rename columns with AS in SELECT", alias
+            )
     if named is None and select.find(exp.Subquery) is None:
         return parsed
     return _Inliner(parsed, catalog, named).query()

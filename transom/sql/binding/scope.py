@@ -194,7 +194,12 @@ class Scope:
             self.parsed.fail(f"unknown name {parts[0]} in {'.'.join(parts)}{hint}", node)
         qualified = len(parts) > 1
         name, place = (parts[1], node.parts[1]) if qualified else (parts[0], node.parts[0])
-        known = [column for source in (sources or self.sources) for column in source.relation.columns]
+        known = [
+            column
+            for source in (sources or self.sources)
+            for column in source.relation.columns
+            if qualified or column not in source.hidden
+        ]
         hint = self._needs_backticks(place, known) or near_miss(name, known)
         raise SQLError(f"unknown column {name}{hint}", self.parsed.text, *span(self.parsed.text, place))
 
