@@ -200,8 +200,14 @@ def damaged(whole: bytes, chance: random.Random) -> bytes:
     return bytes(content)
 
 
-def test_damaged_files_are_found_as_before(backend: Backend, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    "drawn_by", [None, 1536111388], ids=["any damage", "a damage that Spark does not name"]
+)
+def test_damaged_files_are_found_as_before(
+    backend: Backend, tmp_path: Path, seed: int, drawn_by: int | None
+) -> None:
     """What Arrow refuses, Spark reads or names; no damage ends a worker process."""
+    seed = seed if drawn_by is None else drawn_by
     chance = random.Random(seed)
     rows = 500
     table = pa.table({"n": range(rows), "s": [f"text {i % 7}" for i in range(rows)]})

@@ -19,7 +19,10 @@ _FILE_ERROR = re.compile(
     r"transom\.(?:errors\.(?P<kind>CheckpointError|WriteError)|storage\.framed_file\.MissingFile): "
     r"(?P<message>[^\n]*)"
 )
-_READ_FAILURE = re.compile(r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE|FileNotFoundException")
+# Spark names the file, except where a damaged value is decoded only when an expression reads it.
+_READ_FAILURE = re.compile(
+    r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE|FileNotFoundException|\bat org\.apache\.(?:parquet|orc)\."
+)
 _WORKER_ENDED = "Python worker exited unexpectedly"
 _EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
 
