@@ -190,7 +190,7 @@ def scores_html(accuracy: Accuracy) -> str:
     parts = []
     for i, item in enumerate(compared):  # an average over columns of different meaning would say nothing
         suffix = f"-{i}" if i else ""
-        parts.append(f'<h4 class="small">{esc(item.name)}</h4>')
+        parts.append(f'<h3 class="small">{esc(item.name)}</h3>')
         parts.append(_score_tiles(accuracy, item.total, item.recent, suffix))
     return "".join(parts)
 
