@@ -23,7 +23,7 @@ from transom.sql.interpreter.vectors import VectorTable, array_of, full
 ColumnKey = tuple[tuple[str, pa.DataType], ...]
 
 # A day of queries that come and go must not fill the memory: a compiled expression holds its syntax tree and functions.
-CACHED_EXPRESSIONS = 2_000  # over some columns; more, if a projection has more than half of them
+CACHED_EXPRESSIONS = 500  # over some columns; more, if a projection has more than half of them
 MAX_CACHED_EXPRESSIONS = 100_000
 MAX_CACHED_PLANS = 200
 MAX_RECENT_SCHEMAS = 16
