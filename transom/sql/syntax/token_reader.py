@@ -38,7 +38,7 @@ INTEGER = re.compile(r"[+-]?\d+")
 _NAME = re.compile(r"[^\W\d]\w*")
 SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
-_LONGEST = 10**38  # of a window; admission and lookups refuse or cut what is shorter and still too long
+_LONGEST = 10**38  # of a window: longer numbers are refused here, and by admission those that cost too much
 _LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")  # percentages that an error writes out
 
 
