@@ -17,8 +17,11 @@ from transom.backends.base import Backend
 settings.register_profile("transom", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("transom")
 
-# Tests end before the JVM's optimizing compiler pays off. Processes that tests start inherit these.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Tests end before the JVM's optimizing compiler pays off, and the JVM need not verify Spark's own classes.
+# Processes that tests start inherit these.
+QUICK_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
@@ -63,9 +66,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("make_engine", backends_of(marks), indirect=True, scope="session")
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without passes of the garbage collector: what collecting makes stays."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Keep thousands of test items out of every later pass of the garbage collector, and make passes rare."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 

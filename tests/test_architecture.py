@@ -18,6 +18,14 @@ HEADING = re.compile(r"^### (?P<title>.+): (?P<count>\d+) files$", re.MULTILINE)
 ROW = re.compile(r"^\| (?P<number>\d+) \| `(?P<file>[^`]+)` \|", re.MULTILINE)
 SQL = "SQL text to a bound query"
 
+# A walk that gets longer asks for a simpler way, not for a higher number.
+MOST_FILES = {
+    "One row, from a Parquet file to `query.results()`": 25,
+    "`query.prod()`": 14,
+    "`engine.lookup(sql)`": 14,
+    "`POST /api/queries`": 18,
+}
+
 
 def walks() -> dict[str, tuple[int, str]]:
     """The stated count and the text of each walk."""
@@ -45,6 +53,11 @@ def test_a_walk_names_files_that_exist_each_once_and_counts_them(title: str):
     assert [number for number, _ in rows] == list(range(1, count + 1))
     assert [file for file in files if not (PACKAGE / file).is_file()] == []
     assert len(set(files)) == len(files)
+
+
+@pytest.mark.parametrize("title, most", MOST_FILES.items())
+def test_a_walk_is_short(title: str, most: int):
+    assert WALKS[title][0] <= most
 
 
 @pytest.mark.parametrize("title", ["`engine.lookup(sql)`", "`POST /api/queries`"])

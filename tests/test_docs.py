@@ -63,6 +63,11 @@ def test_examples_of_input_print_what_the_document_shows(tmp_path: Path) -> None
         assert run_python(code, names) == expected, code
 
 
+def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
+    for _, code, expected in examples(ROOT / "docs/reference/sql.md"):
+        assert run_python(code, {}) == expected, code
+
+
 def test_the_readme_shows_the_examples() -> None:
     shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
     for code, name in zip(shown, ["quickstart.py", "early.py", "on_demand.py", "promising.py"], strict=True):

@@ -85,6 +85,38 @@ def test_an_instant_is_read_in_utc(value: Any, microseconds: int) -> None:
     assert parse_instant(value) == microseconds
 
 
+@pytest.mark.parametrize(
+    ("value", "zone", "utc"),
+    [
+        ("2013-01-01 12:00", "America/New_York", "2013-01-01 17:00"),
+        ("2013-07-01 12:00", "America/New_York", "2013-07-01 16:00"),
+        ("2013-01-01 12:00", "Asia/Kolkata", "2013-01-01 06:30"),
+        ("2013-01-01 12:00", "+02:00", "2013-01-01 10:00"),
+        ("2013-01-01 12:00", "GMT-8", "2013-01-01 20:00"),
+        ("2013-01-01 12:00Z", "America/New_York", "2013-01-01 12:00"),
+        ("2013-01-01 12:00+01:00", "America/New_York", "2013-01-01 11:00"),
+        ("2013-01-01", "America/New_York", "2013-01-01 05:00"),
+        (date(2013, 1, 1), "America/New_York", "2013-01-01 05:00"),
+        (datetime(2013, 1, 1, 12), "America/New_York", "2013-01-01 17:00"),
+        ("2024-03-31 02:30", "Europe/Berlin", "2024-03-31 01:30"),  # skipped: an hour later
+        ("2024-10-27 02:30", "Europe/Berlin", "2024-10-27 00:30"),  # shown twice: the first
+        ("0001-01-01 00:00", "Asia/Kolkata", "0001-01-01 00:00"),
+    ],
+)
+def test_an_instant_without_an_offset_is_in_a_zone(value: Any, zone: str, utc: str) -> None:
+    away = (
+        0 if not str(value).startswith("0001") else (5 * 3_600 + 53 * 60 + 28) * SECOND
+    )  # before the first rules
+    assert parse_instant(value, zone) == parse_instant(utc) - away
+
+
+def test_an_unknown_zone_is_refused_by_name() -> None:
+    with pytest.raises(
+        SettingError, match="the time zone 'Mars/Olympus' is not known: write times with an offset"
+    ):
+        parse_instant("2013-01-01", "Mars/Olympus")
+
+
 @pytest.mark.parametrize("value", ["yesterday", "2013-13-01", "2013-01-01 25:00", "12:05", 1.5, True, None])
 def test_what_is_no_instant_is_refused_by_name(value: Any) -> None:
     with pytest.raises(SettingError, match="is not a time") as refused:

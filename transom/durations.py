@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
+from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 from transom.errors import SettingError, near_miss
 
@@ -22,12 +24,24 @@ _UNITS = {
 }
 _MICROSECONDS = {name: size for size, names in _UNITS.items() for name in names.split()}
 _NOT_FIXED = {"month", "months", "mon", "year", "years", "y", "yr", "yrs", "quarter", "quarters"}
+_CALENDAR_UNITS = {
+    name: unit
+    for unit, names in {
+        ("days", 1): _UNITS[DAY],
+        ("days", 7): _UNITS[7 * DAY],
+        ("months", 1): "month months mon",
+        ("months", 3): "quarter quarters",
+        ("months", 12): "year years y yr yrs",
+    }.items()
+    for name in names.split()
+}
 _PART = re.compile(r"\s*([+-]?\s*\d+(?:\.\d*)?|[+-]?\s*\.\d+)\s*([^\W\d_]+)\s*,?")
 _INSTANT = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})"
     r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|UTC|[+-]\d{2}:?\d{2})?)?",
     re.IGNORECASE,
 )
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,37 +82,87 @@ def _part_microseconds(value: str, number: str, unit: str) -> int:
     return int(exact)
 
 
+def parse_calendar_length(value: str) -> tuple[int, int, bool]:
+    """The months or days of a length in whole days, weeks, months, quarters or years, and whether it is in weeks.
+
+    >>> parse_calendar_length("1 year 6 months"), parse_calendar_length("2 weeks"), parse_calendar_length("'1' DAY")
+    ((18, 0, False), (0, 14, True), (0, 1, False))
+    """
+    text = re.sub(r"(?i)^\s*interval\b", "", value).replace("'", " ").replace('"', " ").strip()
+    totals, units, at = {"months": 0, "days": 0}, set[str](), 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        name, size = ("", 0) if part is None else _CALENDAR_UNITS.get(part[2].lower(), ("", 0))
+        if part is None or not size or not part[1].isdigit():
+            message = f"{value!r} is no whole number of days, weeks, months, quarters or years"
+            raise SettingError(message)
+        totals[name] += int(part[1]) * size
+        units.add(f"{size} {name}")
+        at = part.end()
+    if totals["months"] and totals["days"]:
+        raise SettingError(f"{value!r} has months and days; write one of them")
+    return totals["months"], totals["days"], units == {"7 days"}
+
+
 def _not_a_duration(value: str, text: str) -> str:
     if re.fullmatch(r"[+-]?\d+(\.\d*)?", text):
         return f"{value!r} has no unit; did you mean '{text} seconds'?"
     return f"{value!r} is not a duration; write one like '5 minutes'"
 
 
-def parse_instant(value: str | int | date | datetime) -> int:
-    """Microseconds since 1970 of a point in time; without a zone it is in UTC.
+def parse_instant(value: str | int | date | datetime, zone: str = "UTC") -> int:
+    """Microseconds since 1970 of a point in time; one without an offset is in a zone.
+
+    A time that clocks of the zone skip is as much later; of one that they show twice, it is the first: as in Spark.
 
     >>> parse_instant("1970-01-01 00:01"), parse_instant("1970-01-01 02:00:00.5+02:00")
     (60000000, 500000)
+    >>> parse_instant("1970-01-01 01:00", "Europe/Berlin")
+    0
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, date)):
         raise SettingError(f"{value!r} is not a time; write one like '2013-01-01 12:05'")
     if isinstance(value, int):
         return value
     if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // timedelta(microseconds=1)
+        return _microseconds(value if value.tzinfo else value.replace(tzinfo=zone_info(zone)))
     if isinstance(value, date):
-        return (value - _EPOCH.date()).days * DAY
+        return _microseconds(datetime(value.year, value.month, value.day, tzinfo=zone_info(zone)))
     match = _INSTANT.fullmatch(value.strip())
     if match is None:
         raise SettingError(f"{value!r} is not a time; write one like '2013-01-01 12:05'")
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     fraction = int((match[7] or "0").ljust(6, "0")[:6])
+    has_time = match[4] is not None
+    offset = zone_info(zone) if match[8] is None or not has_time else UTC
     try:
-        aware = datetime(year, month, day, hour, minute, second, fraction, UTC)
+        aware = datetime(year, month, day, hour, minute, second, fraction, offset)
     except ValueError as error:
         raise SettingError(f"{value!r} is not a time: {error}") from None
-    return (aware - _EPOCH) // timedelta(microseconds=1) - _zone_microseconds(match[8])
+    return _microseconds(aware) - _zone_microseconds(match[8])
+
+
+def _microseconds(aware: datetime) -> int:
+    try:
+        return (aware.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    except OverflowError:  # the zone's offset leads out of the years 1 to 9999
+        naive = aware.replace(tzinfo=UTC) - _EPOCH
+        return (naive - (aware.utcoffset() or timedelta())) // timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=64)
+def zone_info(zone: str) -> tzinfo:
+    """A time zone by its name; an offset such as +02:00 is one, too."""
+    if zone == "UTC":
+        return UTC
+    offset = _OFFSET.fullmatch(zone)
+    if offset is not None:
+        length = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+        return timezone(-length if offset[1] == "-" else length)
+    try:
+        return ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise SettingError(f"the time zone {zone!r} is not known: write times with an offset") from None
 
 
 def _zone_microseconds(zone: str | None) -> int:

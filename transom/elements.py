@@ -31,11 +31,55 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class CalendarLength:
+    """A length in whole months or whole days: a year has 12 months, a week has 7 days. One of the two is 0."""
+
+    months: int = 0
+    days: int = 0
+
+    @property
+    def most_days(self) -> int:
+        """The days that it has at the most."""
+        return 31 * self.months + self.days
+
+    @property
+    def fewest_days(self) -> int:
+        """The days that it has at the least."""
+        return 28 * self.months + self.days
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """What windows that follow a calendar are made of: days, weeks or months as they begin in a time zone.
+
+    `range` is the length of windows, `slide` the distance of their ends; for windows that grow by a fixed time from
+    the start of a day, `slide` is None. Windows end at `origin` and whole slides before and after it: microseconds
+    of the zone's own time from 1970-01-01 00:00.
+    """
+
+    zone: str
+    range: CalendarLength
+    slide: CalendarLength | None
+    origin: int = 0
+
+
+MICROSECONDS_OF_DAY = 86_400_000_000
+DAYS_OF_MONTH = 30.436875  # on average
+
+
+@dataclass(frozen=True)
 class WindowSpec:
-    """Periodic half-open windows `[end - range, end)` whose ends are `phase` modulo `slide`.
+    """Half-open windows `[end - range, end)` whose ends are `phase` modulo `slide`; or sessions.
+
+    Sessions (`is_session`) last from their first row to one gap, the range, after their last. They may end at any
+    tick, so that their slide is 1. Windows of the rows of a key (`is_keyed`) are periodic along the numbers that the
+    rows of each key have.
 
     Both ways to align windows come down to the phase of the ends: the bracket form puts ends on
     `origin + k * slide`, Spark's `window()` puts starts on `offset + k * slide`.
+
+    Cumulative windows start at `phase` modulo `range` and grow by a slide each, up to the range. Windows with a
+    `calendar` follow it; their `range` is the longest that a window can be, and their `slide` the usual one.
 
     >>> WindowSpec.ending(range=60, slide=20).phase
     0
@@ -46,11 +90,17 @@ class WindowSpec:
     range: int
     slide: int
     phase: int = 0
+    is_cumulative: bool = False
+    calendar: Calendar | None = None
+    is_session: bool = False
+    is_keyed: bool = False
 
     def __post_init__(self) -> None:
         if self.range <= 0 or self.slide <= 0:
             raise ValueError("a window's range and slide must be positive")
-        object.__setattr__(self, "phase", self.phase % self.slide)
+        if self.is_cumulative and self.calendar is None and self.range % self.slide:
+            raise ValueError("the slide of cumulative windows must divide their range")
+        object.__setattr__(self, "phase", self.phase % (self.range if self.is_cumulative else self.slide))
 
     @classmethod
     def ending(cls, range: int, slide: int, origin: int = 0) -> WindowSpec:
@@ -61,6 +111,38 @@ class WindowSpec:
     def starting(cls, range: int, slide: int, offset: int = 0) -> WindowSpec:
         """Windows whose starts fall on `offset + k * slide` (Spark's `window()`)."""
         return cls(range, slide, offset + range)
+
+    @classmethod
+    def cumulative(cls, range: int, slide: int, origin: int = 0) -> WindowSpec:
+        """Windows that start at `origin + k * range` and grow by a slide each."""
+        return cls(range, slide, origin, is_cumulative=True)
+
+    @classmethod
+    def following(
+        cls, calendar: Calendar, is_cumulative: bool = False, step: int | None = None
+    ) -> WindowSpec:
+        """Windows that follow a calendar; `step` is how fast cumulative windows grow, if not by days or months."""
+        longest = (calendar.range.most_days + 1) * MICROSECONDS_OF_DAY  # zones can repeat up to a day
+        if step is None:
+            assert calendar.slide is not None
+            days = calendar.slide.months * DAYS_OF_MONTH + calendar.slide.days
+            step = round(days * MICROSECONDS_OF_DAY)
+        return cls(longest, step, 0, is_cumulative, calendar)
+
+    @classmethod
+    def session(cls, gap: int) -> WindowSpec:
+        """Sessions: rows of a group that are at most the gap apart are in one."""
+        return cls(gap, 1, 0, is_session=True)
+
+    @classmethod
+    def of_keys(cls, rows: int, slide: int) -> WindowSpec:
+        """The last rows of each key, whenever the key has as many more rows as the slide."""
+        return cls(rows, slide, 0, is_keyed=True)
+
+    @property
+    def is_shared_by_groups(self) -> bool:
+        """Whether all groups have the same windows: not sessions, and not windows of the rows of a key."""
+        return not self.is_session and not self.is_keyed
 
 
 class Kind(str, Enum):
@@ -116,6 +198,25 @@ class Emit:
     between: tuple[float, float] = (0.05, 1.0)
     confidence: float = 0.9
     quality: str | None = None  # a function of the user's that compares an early value with the final one
+
+
+@dataclass(frozen=True)
+class EmptyWindows:
+    """Which windows without rows have results (EMIT EMPTY): at most so many in a row for a group.
+
+    `length` is a stretch of the window's clock that is given instead of a number of windows.
+    """
+
+    windows: int = 100
+    length: int | None = None
+
+    def most(self, slide: int) -> int:
+        """How many empty windows in a row are reported, given the distance of two windows.
+
+        >>> EmptyWindows().most(20), EmptyWindows(length=60).most(20), EmptyWindows(length=10).most(20)
+        (100, 3, 0)
+        """
+        return self.windows if self.length is None else self.length // slide
 
 
 @dataclass(frozen=True)
@@ -222,6 +323,21 @@ class Forget:
 
 
 @dataclass(frozen=True)
+class CreateView:
+    """A view is created, or replaced; `text` is its SELECT."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class DropView:
+    """A view is dropped."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Tune:
     """A query that says EMIT EARLY tells its windows at one `point` of their last slide from now on; None:
     when it says itself."""
@@ -230,7 +346,7 @@ class Tune:
     point: float | None
 
 
-Control = Punctuation | Prod | Register | Drop | Resume | Summarize | Forget | Tune
+Control = Punctuation | Prod | Register | Drop | Resume | Summarize | Forget | CreateView | DropView | Tune
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ class SettingError(TransomError, ValueError):
     """An option, a duration or a pipeline file says something that can't be meant."""
 
 
+class BackendLimitError(SettingError):
+    """This backend can't do what is asked for; another one may."""
+
+
 class StateError(TransomError, RuntimeError):
     """The engine or its checkpoint is not in a state in which this can be done."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, States
-from transom.aggregates.table import aggregate_function, aggregate_functions
+from transom.aggregates.sketches import sketched_count
+from transom.aggregates.table import Lower, Parameters, aggregate_function, aggregate_functions
 from transom.sql.binding.aggregate_calls import result_type
 
 NAN, INF = math.nan, math.inf
@@ -45,6 +47,8 @@ SAMPLES: dict[pa.DataType, list[Any]] = {
         {"y": None, "x": 1},
         {"y": 4.0, "x": None},
     ],
+    pa.struct([("x", pa.string())]): [{"x": None}, {"x": "a"}, {"x": "é"}],
+    pa.struct([("x", pa.float64())]): [{"x": 1.5}, {"x": -0.0}, {"x": 0.0}, {"x": NAN}, {"x": None}],
     pa.struct([("t", pa.timestamp("us")), ("x", pa.string())]): [
         {"t": datetime(2013, 1, 1), "x": "b"},
         {"t": datetime(2013, 1, 1), "x": "a"},
@@ -71,6 +75,9 @@ PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
     "percentile_disc": FRACTIONS,
     "percentile_disc_distinct": FRACTIONS,
     "approx_count_distinct": [(0.05,), (0.01,)],
+    "approx_top_k": [(2, 100), (5, 10_000)],
+    "histogram_numeric": [(100,)],
+    "hll_sketch_agg": [(12,), (4,)],
     "approx_percentile": [(0.5, 10_000), ((0.0, 0.5, 1.0), 100)],
 }
 
@@ -86,14 +93,27 @@ def uses() -> list[tuple[str, pa.DataType, tuple[Any, ...], pa.DataType]]:
     return [use for use in every if not isinstance(use[-1], str)]
 
 
-def accumulators() -> list[tuple[Accumulator, pa.DataType]]:
+@cache
+def accumulators() -> tuple[tuple[Accumulator, pa.DataType], ...]:
     """Each accumulator with each input type, once."""
-    pairs: list[tuple[Accumulator, pa.DataType]] = []
-    for function, kind, parameters, _ in uses():
-        for accumulator in aggregate_function(function).accumulators(kind, parameters):
-            if (accumulator, kind) not in pairs:
-                pairs.append((accumulator, kind))
-    return pairs
+    pairs = (
+        (accumulator, kind)
+        for function, kind, parameters, _ in uses()
+        for accumulator in aggregate_function(function).accumulators(kind, parameters)
+    )
+    return tuple(dict.fromkeys(pairs))
+
+
+@cache
+def readings() -> dict[tuple[Accumulator, pa.DataType], list[tuple[Lower, pa.DataType, Parameters]]]:
+    """The calls that read one accumulator alone: how they lower it, their result type and parameters."""
+    read: dict[tuple[Accumulator, pa.DataType], list[tuple[Lower, pa.DataType, Parameters]]] = {}
+    for name, kind, parameters, type in uses():
+        function = aggregate_function(name)
+        needed = function.accumulators(kind, parameters)
+        if len(needed) == 1:
+            read.setdefault((needed[0], kind), []).append((function.lower, type, parameters))
+    return read
 
 
 def array(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -117,11 +137,14 @@ def combine(accumulator: Accumulator, *states: States) -> States:
 
 def answers(accumulator: Accumulator, kind: pa.DataType, state: States) -> list[Any]:
     """A state as all that can be read off it: sketches that answer alike need not be equal bytes."""
-    read = []
-    for function, input, parameters, type in uses():
-        if input == kind and aggregate_function(function).accumulators(input, parameters) == (accumulator,):
-            read.append(aggregate_function(function).lower([state], type, parameters).to_pylist())
+    calls = readings().get((accumulator, kind), ())
+    read = [lower([state], type, parameters).to_pylist() for lower, type, parameters in calls]
     return read or [column.to_pylist() for column in state]
+
+
+def answers_of_groups(accumulator: Accumulator, kind: pa.DataType, states: States) -> list[list[Any]]:
+    """The answers of each group, each as `answers` gives them for the group alone."""
+    return [[[value] for value in group] for group in zip(*answers(accumulator, kind, states), strict=True)]
 
 
 def alike(ours: Any, theirs: Any) -> bool:
@@ -132,4 +155,7 @@ def alike(ours: Any, theirs: Any) -> bool:
         return list(ours) == list(theirs) and alike(list(ours.values()), list(theirs.values()))
     if isinstance(ours, float) and isinstance(theirs, float):
         return (ours != ours and theirs != theirs) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(ours, bytes) and isinstance(theirs, bytes) and ours != theirs:
+        estimate = sketched_count(ours)  # the bytes of a sketch depend on the order in which it was made
+        return estimate is not None and estimate == sketched_count(theirs)
     return type(ours) is type(theirs) and bool(ours == theirs)

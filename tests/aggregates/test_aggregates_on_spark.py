@@ -43,6 +43,10 @@ AGGREGATES = [
     *(f"percentile_disc(0.3) WITHIN GROUP (ORDER BY {x})" for x in NUMBERS),
     *(f"percentile_cont(0.3) WITHIN GROUP (ORDER BY {x} DESC)" for x in NUMBERS),
     "percentile_disc(0.75) WITHIN GROUP (ORDER BY i DESC)",
+    *(f"hll_sketch_estimate(hll_sketch_agg({x}))" for x in ("i", "l", "s")),
+    "hll_sketch_estimate(hll_sketch_agg(l, 10))",
+    "histogram_numeric(l, 2000)",  # Spark has several bins for a value that several tasks have read
+    *(f"transform(approx_top_k({x}, 10), each -> each.count)" for x in ("i", "m", "s", "b", "e", "ts")),
     *(
         f"{function}({pair})"
         for function in (

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.aggregates import test_laws, test_lower
-from tests.aggregates.laws import accumulators
+from tests.aggregates.laws import accumulators, readings
 from tests.results.pure_batches import Pure
 from transom.aggregates import table
 from transom.aggregates.accumulators import AccumulatorTraits, Codes, Extreme, States, reduce_groups
@@ -87,9 +87,13 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         table.register_aggregate(function)
     monkeypatch.setitem(TEXTBOOK, "product", lambda values, call: math.prod(map(float, values)))
     monkeypatch.setitem(TEXTBOOK, "spread", lambda values, call: float(greatest(values) - least(values)))
+    for found in (accumulators, readings):
+        found.cache_clear()  # without the new functions
     yield
     for function in (PRODUCT, SPREAD):
         table.unregister_aggregate(function.name)
+    for found in (accumulators, readings):
+        found.cache_clear()
 
 
 def plain(rows: list[tuple[int, str, int | None]], start: int, end: int) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.aggregates.laws import SAMPLES, accumulators, alike, answers, array
+from tests.aggregates.laws import SAMPLES, accumulators, alike, answers_of_groups, array
 from transom.aggregates.accumulators import Accumulator, Moments, Sum
 from transom.aggregates.numeric import combine_runs
 from transom.aggregates.run_tree import RunTree
@@ -44,12 +44,10 @@ def test_a_tree_gives_what_combining_each_run_gives(
     found = RunTree(starts, stops).combine(accumulator, states, least_shared=1)
     assert [column.type for column in found] == accumulator.types()
     expected = combine_runs(accumulator, states, (starts, stops))
-    for run in range(len(starts)):
-        ours, theirs = (
-            answers(accumulator, kind, [column.slice(run, 1) for column in both])
-            for both in (found, expected)
-        )
-        assert alike(ours, theirs), (int(starts[run]), int(stops[run]), ours)
+    ours, theirs = (answers_of_groups(accumulator, kind, both) for both in (found, expected))
+    assert len(ours) == len(theirs) == len(starts)
+    for run, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        assert alike(our, their), (int(starts[run]), int(stops[run]), our)
 
 
 def test_windows_of_many_slices_are_combined_from_a_logarithmic_number_of_nodes() -> None:

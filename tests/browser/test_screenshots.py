@@ -66,7 +66,7 @@ class DemoServer:
         self.engine, self.queries = engine, queries + len(EARLY) + len(LOOKUPS)
         self.feed = engine.feed("flights", schema=SCHEMA, time="sched", slack="1 hour")
         engine.table("airlines", str(data_file("airlines.csv")))
-        engine.register_all(demo_queries(queries) | EARLY | LOOKUPS)
+        engine.register_all(demo_queries(queries + len(EARLY) + len(LOOKUPS)))
         self.batches = list(batches(flights(), BATCH, 6))
         self.pushed = 0
         self.url = ""

@@ -53,6 +53,17 @@ def test_queries_are_numbered_over_arguments_and_files(tmp_path: Path) -> None:
     }
 
 
+def test_views_may_be_among_the_queries() -> None:
+    statements = (
+        "CREATE VIEW v AS SELECT * FROM bids; CREATE OR REPLACE VIEW w AS SELECT * FROM v; SELECT 1 FROM w"
+    )
+    pipeline = read_adhoc([statements], [], ["bids=b"], [], {"time": ["ts"]})
+    assert pipeline.views == {"v": "SELECT * FROM bids", "w": "SELECT * FROM v"}
+    assert list(pipeline.queries) == ["q1"]
+    with pytest.raises(SettingError, match="there is a view v already"):
+        read_adhoc([f"CREATE VIEW v AS SELECT 1; {statements}"], [], ["bids=b"], [], {"time": ["ts"]})
+
+
 def test_summaries_may_be_options_or_among_the_queries() -> None:
     one, two = (f"CREATE SUMMARY {name} ON bids(site) WITH GRANULARITY '10 s'" for name in ("one", "two"))
     pipeline = read_adhoc([f"{one}; SELECT 1"], [], ["bids=b"], [], {"time": ["ts"]}, summaries=[two])

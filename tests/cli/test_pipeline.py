@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transom.cli.build_engine import declare_pipeline, open_engine
+from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
 from transom.errors import SettingError, SQLError, StateError
 
@@ -92,6 +92,7 @@ REFUSED = [
         "tables.Bids: a stream has this name",
     ),
     ("a query given twice", STREAMS + "queries:\n  q: SELECT 1\n  q: SELECT 2\n", "q is given twice"),
+    ("a view that is no text", STREAMS + QUERIES + "views: {v: [x]}", r"views.v: expected SELECT as text"),
     (
         "summaries that are no list",
         STREAMS + QUERIES + "summaries: {items: x}",
@@ -296,3 +297,33 @@ def test_a_served_pipeline_has_a_deadline_unless_it_sets_one(tmp_path: Path) -> 
     assert read_pipeline(given, tmp_path, served=True).engine == {"batch_deadline": "1 hour"}
     given["queries"] = {"q": "SELECT count(*) FROM s [RANGE 1 minute SLIDE 1 minute]"}
     assert read_pipeline(given | {"engine": {}}, tmp_path).engine == {}
+
+
+def test_views_of_a_file_replace_those_of_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "bids.json").write_text('{"ts": "2024-01-01 00:00:10", "price": 5}\n')
+    stream = {"path": "bids.json", "schema": "ts timestamp, price int", "time": "ts"}
+    given: dict[str, Any] = {
+        "engine": {"backend": "local", "checkpoint": "state"},
+        "streams": {"bids": stream},
+        "views": {
+            "high": "SELECT * FROM bids WHERE price > 1;",
+            "higher": "SELECT * FROM high WHERE price > 2",
+        },
+        "queries": {
+            "n": "SELECT count(*) AS n FROM higher [RANGE 1 minute SLIDE 1 minute]",
+            "all": "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]",
+        },
+    }
+    with built_engine(read_pipeline(given, tmp_path)) as engine:
+        engine.step()
+    given["views"]["high"] = "SELECT * FROM bids WHERE price > 4"
+    with built_engine(read_pipeline(given, tmp_path)) as engine:
+        engine.step(empty=True)
+        assert {name: view.text for name, view in engine.views().items()} == {
+            "high": "SELECT * FROM bids WHERE price > 4",
+            "higher": "SELECT * FROM high WHERE price > 2",
+        }
+        assert [query.account.counted for query in engine.queries().values()] == [1, 0]  # all, n
+    del given["views"], given["queries"]["n"]
+    with built_engine(read_pipeline(given, tmp_path)) as engine:
+        assert engine.views() == {}

@@ -223,6 +223,22 @@ class TestRequests:
         assert server.check(COUNT).plan == "one selection"
         assert server.explain("mermaid", verbose=True) == "a plan as mermaid"
 
+    def test_statements_about_views_have_routes_of_their_own(self, fake: FakeServer) -> None:
+        server = fake.connect()
+        for run in (
+            lambda: server.view("v", "SELECT * FROM bids"),
+            lambda: server.execute("-- as before\ncreate or replace view w as select 1 from v"),
+            lambda: server.execute("DROP VIEW `v`;"),
+        ):
+            with pytest.raises(NotFound):  # the fake server has no views
+                run()
+        assert [(method, path) for method, path, _ in fake.asked] == [
+            ("POST", "/api/views"),
+            ("POST", "/api/views"),
+            ("DELETE", "/api/views/v"),
+        ]
+        server.execute("DROP VIEW IF EXISTS v")
+
     def test_summaries(self, fake: FakeServer) -> None:
         server = fake.connect()
         server.execute("CREATE SUMMARY items ON bids(site)")

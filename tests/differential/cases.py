@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
@@ -95,10 +96,17 @@ def stream(rng: Random, most: int = 24) -> list[dict[str, Any]]:
     return rows
 
 
-def window(rng: Random) -> tuple[str, str]:
+PERIODIC = ("ends", "ends", "starts", "integer", "rows")  # forms of windows that all groups share
+
+
+def window(rng: Random, forms: Sequence[str] = (*PERIODIC, "session", "keys")) -> tuple[str, str]:
     """A bracket, or a call of window(): one of the two is empty."""
-    form = rng.choice(["ends", "ends", "starts", "integer", "rows"])
+    form = rng.choice(forms)
     size, slide = rng.randint(1, 20), rng.randint(1, 15)
+    if form == "session":
+        return session(rng)
+    if form == "keys":
+        return of_keys(rng)
     if form == "starts":
         length = max(size, slide)  # Spark's window() wants the slide within the range
         return "", f"window(ts, '{length} seconds', '{slide} seconds', '{rng.randint(0, slide - 1)} seconds')"
@@ -109,6 +117,22 @@ def window(rng: Random) -> tuple[str, str]:
     origin = often(rng, "", " ORIGIN '1 second'")
     unit, scale = often(rng, ("seconds", 1), ("ms", 1000))
     return f"[RANGE '{size * scale} {unit}' SLIDE '{slide * scale} {unit}'{origin}]", ""
+
+
+DrawWindow = Callable[[Random], tuple[str, str]]
+
+
+def session(rng: Random) -> tuple[str, str]:
+    """A bracket or a call that asks for sessions."""
+    gap = rng.choice([1, 1, 2, 3, 5, 10])
+    choices = [(f"[SESSION {gap} seconds]", ""), (f"[SESSION {gap} WATTR seq]", "")]
+    return rng.choice([*choices, ("", f"session_window(ts, '{gap} seconds')")])
+
+
+def of_keys(rng: Random) -> tuple[str, str]:
+    """A bracket that asks for the last rows of each key."""
+    columns, rows = rng.choice(["site", "kind", "site, kind"]), rng.randint(1, 6)
+    return f"[PARTITION BY {columns} ROWS {rows} SLIDE {rng.randint(1, rows)}]", ""
 
 
 CONDITIONS = [
@@ -132,6 +156,8 @@ AGGREGATES = [
     "regr_r2(qty, seq)", "skewness(qty)", "kurtosis(price)", "max(struct(site, kind))",
     "min(array(price, qty))", "collect_list(qty)", "collect_set(kind)", "array_agg(DISTINCT price)",
     "string_agg(kind, '-')", "listagg(kind) WITHIN GROUP (ORDER BY price DESC)", "string_agg(DISTINCT kind, ',')",
+    "approx_top_k(kind)", "approx_top_k(qty, 2)", "histogram_numeric(qty, 60)", "hll_sketch_agg(kind)",
+    "hll_sketch_estimate(hll_sketch_agg(site, 10))",
 ]  # fmt: skip
 # Their last digits depend on the order of operations, so that rows whose values are equal may have any order.
 ROUNDED = ("stddev", "var_pop", "corr", "covar_samp", "regr_", "skewness", "kurtosis")
@@ -143,11 +169,11 @@ def some(rng: Random, choices: list[Any], most: int, least: int = 0) -> list[Any
     return rng.sample(choices, rng.randint(least, most))
 
 
-def query(rng: Random) -> str:
+def query(rng: Random, draw_window: DrawWindow = window) -> str:
     """A query over the stream, with a window, groups, predicates and aggregates of its own."""
     keys = some(rng, KEYS, 2)
     parts, joiner = some(rng, CONDITIONS, 3), rng.choice([" AND ", " AND ", " OR "])
-    return query_of(rng, window(rng), keys, joiner.join(parts))
+    return query_of(rng, draw_window(rng), keys, joiner.join(parts))
 
 
 def query_of(
@@ -155,6 +181,8 @@ def query_of(
 ) -> str:
     """A query over a window, some groups and some rows, with aggregates of a pool."""
     bracket, call = over
+    if bracket.startswith("[PARTITION BY"):
+        keys = bracket.removeprefix("[PARTITION BY ").partition(" ROWS")[0].split(", ")
     aggregates, having = some(rng, pool, min(3, len(pool)), 1), rng.choice(["", "", *HAVINGS])
     selected = [*keys, *(f"{text} AS x{i}" for i, text in enumerate(aggregates))]
     text = f"SELECT {', '.join(selected)} FROM s {bracket}"
@@ -164,7 +192,12 @@ def query_of(
     if groups:
         text += f" GROUP BY {', '.join(groups)}"
     text = f"{text} HAVING {having}" if having else text
-    if pool is not AGGREGATES or rng.randint(0, 4) > 0:
+    if (
+        pool is not AGGREGATES
+        or over[0][:5] in ("[SESS", "[PART")
+        or over[1][:7] == "session"
+        or rng.randint(0, 4) > 0
+    ):
         return text
     exact = [f"x{i}" for i, aggregate in enumerate(aggregates) if not aggregate.startswith(ROUNDED)]
     choices = [*keys, *exact, "count(*)"]
@@ -214,10 +247,10 @@ def ruled(
     return Case(queries, partial, batches, slack, horizon, called or {})
 
 
-def case(rng: Random) -> Case:
+def case(rng: Random, draw_window: DrawWindow = window) -> Case:
     """A stream cut into batches at random, with queries that join and leave between them."""
     batches = cut_into_batches(rng, stream(rng), 6)
-    named = {f"q{i}": query(rng) for i in range(rng.randint(1, 4))}
+    named = {f"q{i}": query(rng, draw_window) for i in range(rng.randint(1, 4))}
     for name in named:
         joins = often(rng, 0, 1, 2) % len(batches)
         batches[joins].joining.append(name)
@@ -279,10 +312,11 @@ def pool_of_windows(rng: Random) -> list[tuple[str, str]]:
     return [*related, often(rng, related[0], window(rng))]
 
 
-def alike(rng: Random) -> Case:
+def alike(rng: Random, draw_window: DrawWindow | None = None) -> Case:
     """Many queries from few windows, predicates and groups, that come and go, some under an old name."""
     rest, scalar = rng.choice(RESTS), rng.choice(list(CONSTANTS))
-    return joined_and_left(rng, [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))])
+    wheres = [where(rng, rest, scalar) for _ in range(rng.randint(2, 4))]
+    return joined_and_left(rng, wheres, draw_window)
 
 
 def over_several_scalars(rng: Random) -> Case:
@@ -304,10 +338,10 @@ def combined(rng: Random, scalars: list[str]) -> str:
     return rng.choice([conjunction, conjunction, f"({disjunction})", f"NOT ({conjunction})", mixed])
 
 
-def joined_and_left(rng: Random, wheres: list[str]) -> Case:
+def joined_and_left(rng: Random, wheres: list[str], draw_window: DrawWindow | None = None) -> Case:
     """Queries with some of these predicates and of few windows, that come and go, some under an old name."""
     batches = cut_into_batches(rng, stream(rng, 60), 10)
-    windows = pool_of_windows(rng)
+    windows = pool_of_windows(rng) if draw_window is None else [draw_window(rng) for _ in range(3)]
     groups = [some(rng, KEYS, 2) for _ in range(rng.randint(1, 2))]
     pool = some(rng, AGGREGATES, rng.choice([2, 4, 12]), 1)
     queries: dict[str, str] = {}
@@ -383,3 +417,55 @@ def nested(rng: Random) -> Case:
         if leaves < len(batches):
             batches[leaves].leaving.append(f"q{i}")
     return ruled(rng, queries, batches)
+
+
+# --- queries that look at earlier windows --------------------------------------------------------
+
+LAGGED = ["count(*)", "sum(qty)", "max(kind)", "avg(price)", "sum(qty) / count(*)", "collect_list(qty)"]
+DEFAULTS = {"count(*)": "0", "sum(qty)": "-1", "max(kind)": "'none'", "avg(price)": "0.5"}
+
+
+def lag(rng: Random) -> str:
+    """A value of an earlier window."""
+    text = rng.choice(LAGGED)
+    default = f", {DEFAULTS[text]}" if text in DEFAULTS and rng.randint(0, 2) == 0 else ""
+    distance = often(rng, 1, 2, 3)
+    return f"LAG({text}{f', {distance}' if distance > 1 or default else ''}{default}) OVER WINDOWS"
+
+
+def following_query(rng: Random) -> str:
+    """A query with values of earlier windows, windows without rows, or both."""
+    bracket, call = window(rng, PERIODIC)
+    keys = some(rng, KEYS, 2)
+    is_empty, parts = rng.randint(0, 1) == 0, some(rng, CONDITIONS, 2)
+    aggregates = some(rng, AGGREGATES, 2, 1)
+    aggregates += [lag(rng) for _ in range(rng.randint(0 if is_empty else 1, 2))]
+    selected = [*keys, *(f"{text} AS x{i}" for i, text in enumerate(aggregates))]
+    text = f"SELECT {', '.join(selected)} FROM s {bracket}"
+    text += f" WHERE {' AND '.join(parts)}" if parts else ""
+    groups = [call, *keys] if call else keys
+    text += f" GROUP BY {', '.join(groups)}" if groups else ""
+    havings = ["", "", "", *HAVINGS, f"count(*) > {lag(rng).replace('avg(price)', 'count(*)')}"]
+    havings += ["count(*) = 0", "count(*) < 2"] if is_empty else []
+    having = rng.choice([one for one in havings if "kind" not in one and "collect" not in one])
+    text += f" HAVING {having}" if having else ""
+    if rng.randint(0, 4) == 0:
+        text += f" ORDER BY count(*) DESC LIMIT {rng.randint(1, 3)}"
+    return text + (
+        rng.choice([" EMIT EMPTY", " EMIT EMPTY FOR 2 WINDOWS", " EMIT EMPTY FOR 1 WINDOWS"]) * is_empty
+    )
+
+
+def following(rng: Random) -> Case:
+    """Queries that look at earlier windows, and some that do not, that come and go."""
+    batches = cut_into_batches(rng, stream(rng, 40), 7)
+    named = {f"q{i}": following_query(rng) for i in range(rng.randint(1, 4))}
+    named |= {"plain": query(rng)} if rng.randint(0, 1) else {}
+    for name in named:
+        joins = often(rng, 0, 1, 2) % len(batches)
+        batches[joins].joining.append(name)
+        leaves = joins + often(rng, len(batches), 2, 3)
+        if leaves < len(batches):
+            batches[leaves].leaving.append(name)
+    follow_numbers(named, batches)
+    return ruled(rng, named, batches)

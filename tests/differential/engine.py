@@ -221,13 +221,11 @@ class PureEngine:
             limits=self.planner.strategy.limits,
         )
         rows = pa.table(columns)
-        by_family = replace(plan, limits=replace(plan.limits, matrix_cells=0))  # as if there were many rows
-        tasks = (
-            aggregate_rows(rows.take(share), (plan, by_family)[(self.state.batch_id + number) % 2])
-            for number, share in enumerate(shares(rows.num_rows, batch.splits))
-        )
-        outcome = merge((write_shards(done, self.shelf) for done in tasks), shared.layouts)
-        outcome = count_partials(outcome, plan)
+        outcome = self._aggregated(rows, plan, batch.splits, self.shelf)
+        known = plan.with_late_sessions(outcome, self.state.sheets)
+        if known is not None:
+            plan, again = known, Shelf(self.shards, f"batch {self.state.batch_id} again", 3)
+            outcome = self._aggregated(rows, plan, batch.splits, again)
         outcome.accounts = accounts_of(outcome, plan)
         chosen = late_rows(rows, plan)
         assert outcome.late == len(chosen.at)
@@ -237,6 +235,15 @@ class PureEngine:
             queries = tuple(sorted(self.keys[name] for name in names))
             self.late.append((self.state.batch_id, key(batch.rows[number]), queries))
         return outcome
+
+    def _aggregated(self, rows: pa.Table, plan: BatchPlan, splits: int, shelf: Shelf) -> Outcome:
+        by_family = replace(plan, limits=replace(plan.limits, matrix_cells=0))  # as if there were many rows
+        tasks = (
+            aggregate_rows(rows.take(share), (plan, by_family)[(self.state.batch_id + number) % 2])
+            for number, share in enumerate(shares(rows.num_rows, splits))
+        )
+        outcome = merge((write_shards(done, shelf) for done in tasks), plan.layouts)
+        return count_partials(outcome, plan)
 
     def _clock(self, clock: Clock, table: pa.Table, batch: BatchCase, limit: int | None) -> pa.Array:
         if clock.kind is not ClockKind.ROWS:

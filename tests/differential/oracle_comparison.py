@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
+from random import Random
 from typing import Any
 
 from tests.differential.cases import COLUMNS, Case
@@ -17,12 +20,14 @@ from tests.differential.engine import (
     key,
 )
 from transom import oracle
+from transom.aggregates.sketches import sketched_count
 from transom.elements import Drop, Prod, Register
 from transom.plan.strategy import Strategy
 from transom.runtime.progress import StreamProgress
 from transom.sql import Query
 from transom.state.accounts import Accounts
 from transom.state.state import Totals
+from transom.windows.ids import window_end, window_start
 
 
 class Remembering(oracle.naive.Oracle):
@@ -39,7 +44,7 @@ class Remembering(oracle.naive.Oracle):
         standing.cells = {
             key: cell
             for key, cell in standing.cells.items()
-            if not oracle.naive.is_closed(query, cell.window, cell.group, closings)
+            if not oracle.naive.is_final(query, cell.window, cell.group, closings)
         }
         standing.seen_before = []
         standing.missed.clear()  # nothing is late before it joins
@@ -78,8 +83,28 @@ def oracle_answer(
     return run.outcome
 
 
+@dataclass(frozen=True)
+class DrawnCase:
+    """A case with what is the same for all strategies: its bound queries, and the oracle's answers."""
+
+    case: Case
+    queries: dict[str, Query]
+    expected: oracle.OracleOutcome
+
+    @classmethod
+    def of(cls, case: Case) -> DrawnCase:
+        queries = bound(case.queries)
+        return cls(case, queries, oracle_answer(case, queries))
+
+
+@lru_cache(maxsize=256)
+def drawn_case(draw: Callable[[Random], Case], seed: int) -> DrawnCase:
+    """The case that is drawn with a seed; a case that several strategies answer is drawn once."""
+    return DrawnCase.of(draw(Random(seed)))
+
+
 def check(
-    case: Case,
+    case: Case | DrawnCase,
     strategy: Strategy | None = None,
     naive: bool = False,
     restart: bool = False,
@@ -88,22 +113,22 @@ def check(
 ) -> int:
     """Every result, every late row and every count is the oracle's; how many came from retained slices."""
     try:
-        return compare(case, strategy, naive, restart, executor_rows)
+        drawn = DrawnCase.of(case) if isinstance(case, Case) else case
+        return compare(drawn, strategy, naive, restart, executor_rows)
     except Exception as error:
         error.add_note(f"drawn by Random({seed}), {strategy}, naive={naive}, restart={restart}")
         raise
 
 
 def compare(
-    case: Case, strategy: Strategy | None, naive: bool, restart: bool, executor_rows: int | None = None
+    drawn: DrawnCase, strategy: Strategy | None, naive: bool, restart: bool, executor_rows: int | None = None
 ) -> int:
-    queries = bound(case.queries)
+    case, queries, expected = drawn.case, drawn.queries, drawn.expected
     engine = PureEngine(case, queries, strategy, naive, executor_rows)
     for batch_id in case.batches:
         engine.batch(batch_id)
         if restart:
             engine.restart()
-    expected = oracle_answer(case, queries)
     assert engine.state.accounts.unaccounted == 0
     same_accounts(case, queries, engine.state.accounts, expected)
     totals = engine.state.stream("s").totals
@@ -151,26 +176,36 @@ def same_fates(
 ) -> bool:
     """Every row is counted, late, not asked for or rejected as the oracle says; whether that is exactly so.
 
-    With one exception: the end of a stream closes windows of a query that hold rows from before it
-    joined, if such rows were kept. What comes for them afterwards is late, though the oracle counts it.
+    With two exceptions. The end of a stream closes windows of a query that hold rows from before it
+    joined, if such rows were kept. What comes for them afterwards is late, though the oracle counts it. And a row
+    is not late for a query with sessions if it belongs to an open session from before the query joined that was kept.
     """
-    counts, strictly, missed = expected.counts["s"], missed_rows_of(expected), Counter[str]()
+    counts, strictly, missed = expected.counts["s"], missed_rows_of(expected), Counter[MissedRow]()
     for batch_id, row, names in late:
-        missed.update(repr((batch_id, row, name)) for name in names)
+        missed.update((name, repr((batch_id, row))) for name in names)
     assert totals.rows == totals.counted + totals.unwanted + totals.late + totals.rejected
     found = totals.rows, totals.unwanted, totals.rejected, totals.counted + totals.late
     asked = counts["counted"] + counts["late"]
     assert found == (counts["in"], counts["unwanted"], counts["rejected"], asked), f"{totals} {dict(counts)}"
     assert totals.late == len(late)
     if missed != strictly:
-        assert strictly <= missed <= missed_rows_of(oracle_answer(case, queries, Remembering))
+        remembered = missed_rows_of(oracle_answer(case, queries, Remembering))
+        in_slices = [
+            Counter({one: rows for one, rows in each.items() if not queries[one[0]].window.is_session})
+            for each in (strictly, missed, remembered)
+        ]
+        assert in_slices[0] <= in_slices[1] <= in_slices[2]
+        assert missed <= strictly | remembered
     return missed == strictly
 
 
-def missed_rows_of(outcome: oracle.OracleOutcome) -> Counter[str]:
+MissedRow = tuple[str, str]  # the query, and the batch and the row
+
+
+def missed_rows_of(outcome: oracle.OracleOutcome) -> Counter[MissedRow]:
     """The late rows, each once for every query that missed it."""
     return Counter(
-        repr((batch_id, key(row), name)) for row, batch_id, names in outcome.late["s"] for name in names
+        (name, repr((batch_id, key(row)))) for row, batch_id, names in outcome.late["s"] for name in names
     )
 
 
@@ -190,7 +225,8 @@ def same_accounts(
             assert own.late == counts["late"], query.text
         else:  # as for `same_fates`
             remembered = oracle_answer(case, queries, Remembering).missed[key_of_query]
-            assert strictly <= missed <= remembered, query.text
+            assert missed <= strictly | remembered, query.text
+            assert query.window.is_session or strictly <= missed, query.text
 
 
 def missed_windows(query: Query, runs: Any) -> Counter[tuple[int, int]]:
@@ -198,8 +234,9 @@ def missed_windows(query: Query, runs: Any) -> Counter[tuple[int, int]]:
     found: Counter[tuple[int, int]] = Counter()
     for first, last, rows in runs.tolist():
         for wid in range(first, last + 1):
-            end = query.window.phase + (wid + 1) * query.window.slide
-            found[end - query.window.range, end] += rows
+            bounds = window_start(query.window, wid), window_end(query.window, wid)
+            if bounds[0] < bounds[1]:  # short periods of a calendar have windows without any time
+                found[bounds] += rows
     return found
 
 
@@ -215,7 +252,8 @@ def same_results(query: Query, found: list[Row], expected: list[Row], is_exact: 
     for where, row in theirs.items():
         same_row(query, where, ours[where], row)
         more = ours[where]["late"] - row["late"]
-        assert more == 0 if is_exact else more >= 0, f"{query.text}\n{where}"
+        can_be_fewer = not is_exact and query.window.is_session
+        assert can_be_fewer or (more == 0 if is_exact else more >= 0), f"{query.text}\n{where}"
     return [row for where, row in ours.items() if where not in theirs]
 
 
@@ -266,6 +304,8 @@ def alike(ours: Any, theirs: Any) -> bool:
         if math.isnan(ours) or math.isnan(theirs):
             return math.isnan(ours) and math.isnan(theirs)
         return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(ours, bytes):  # a sketch, whose bytes depend on the order in which it was made
+        return ours == theirs or sketched_count(ours) == sketched_count(theirs) is not None
     if isinstance(ours, Decimal):
         return ours == theirs
     return bool(ours == theirs)

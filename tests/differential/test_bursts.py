@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.differential.cases import SECOND, BatchCase, Case, case, stream
+from tests.differential.cases import SECOND, BatchCase, Case, case, following, stream
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_engine import SCHEMA, micros
 from tests.differential.oracle_comparison import identity, oracle_answer, same_row
@@ -108,9 +108,9 @@ def from_the_start(drawn: Case) -> Case:
     return replace(drawn, batches=batches, called={}, partial=set())
 
 
-def in_order(dice: Random) -> Case:
+def in_order(dice: Random, draw: Callable[[Random], Case] = case) -> Case:
     """A case without late rows: in order, with bursts, and told the truth by its punctuations."""
-    drawn = from_the_start(case(dice))
+    drawn = from_the_start(draw(dice))
     rows = sorted((r for r in stream(dice, 60) if r["ts"] is not None), key=lambda row: row["ts"])
     for number, row in enumerate(rows):
         row["seq"] = number
@@ -191,6 +191,12 @@ def test_finals_of_a_stream_in_order_are_the_oracles(seed: int) -> None:
         dice = Random(number)
         aside += run(in_order(dice), dice, True, number)
     assert aside > 30
+
+
+def test_finals_that_look_at_earlier_windows_wait_for_sidelined_rows(seed: int) -> None:
+    for number in range(seed, seed + 15):
+        dice = Random(number)
+        run(in_order(dice, following), dice, True, number)
 
 
 def test_finals_of_any_stream_hold_at_least_what_the_oracle_counts(seed: int) -> None:

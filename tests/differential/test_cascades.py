@@ -44,18 +44,20 @@ class Drawn:
 
 def draw(rng: Random) -> Drawn:
     slide = rng.randint(2, 8)
-    range_ = rng.randint(1, 3) * slide - rng.randint(0, 1)
+    range_ = str(rng.randint(1, 3) * slide - rng.randint(0, 1))
+    if rng.random() < 0.2:
+        range_ = f"UP TO {rng.randint(1, 4) * slide}"
     grouped = rng.random() < 0.5
     where = rng.choice(["", "WHERE v > 3", "WHERE site = 1"])
     having = rng.choice(["", "HAVING count(*) > 1"])
-    inner = (
-        f"SELECT site, sum(v) AS total, count(*) AS n FROM s [RANGE {range_} "
-        f"SLIDE {slide}] {where} GROUP BY site {having}"
-    )
-    wide = rng.choice([slide * rng.randint(1, 4), rng.randint(5, 30)])
+    window = rng.choice([f"[RANGE {range_} SLIDE {slide}]"] * 3 + [f"[SESSION {slide}]"])
+    inner = f"SELECT site, sum(v) AS total, count(*) AS n FROM s {window} {where} GROUP BY site {having}"
+    wide, step = str(rng.choice([slide * rng.randint(1, 4), rng.randint(5, 30)])), rng.randint(3, 20)
+    if rng.random() < 0.2:
+        wide = f"UP TO {rng.randint(1, 4) * step}"
     outer = (
         f"SELECT {'site, ' if grouped else ''}max(total) AS m, count(*) AS k, sum(n) AS sn FROM inner_one "
-        f"[RANGE {wide} SLIDE {rng.randint(3, 20)}] {rng.choice(['', 'WHERE total > 5'])} "
+        f"[RANGE {wide} SLIDE {step}] {rng.choice(['', 'WHERE total > 5'])} "
         f"{'GROUP BY site' if grouped else ''}"
     )
     top, batches = 0, []
@@ -118,8 +120,11 @@ def expected(drawn: Drawn, inner: Query, outer: Query) -> tuple[list[Row], list[
 
 
 def closing(drawn: Drawn, inner: Query, outer: Query, end: int) -> int:
-    """The batch that closes an outer window: the last inner window inside of it has closed."""
-    last = end - end % inner.window.slide
+    """The batch that closes an outer window: the last inner window inside of it has closed.
+
+    A session is final when the tick at its end is closed as well.
+    """
+    last = end + 1 if inner.window.is_session else end - end % inner.window.slide
     top = None
     for number, rows in enumerate(drawn.batches):
         top = max([*(t for t, *_ in rows), *([] if top is None else [top])], default=None)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from transom.elements import Emit
 from transom.errors import StateError
 from transom.estimates import EarlyValues, EstimateLimits, Estimates, Estimator, FinalValues, ItemKind
+from transom.estimates.estimator import stack_of
+from transom.estimates.estimator_stack import EarlyRows, FinalRows
 
 KINDS = (ItemKind("n", True, grows=True), ItemKind("x", True), ItemKind("who", False))
 LEFT = (0.75, 0.5, 0.25, 0.0)
@@ -316,35 +318,44 @@ def test_an_aggregate_of_decimals_is_a_number_too() -> None:
     assert Estimator.of(AT, kinds, 1.0).estimate(seen).projected.tolist() == [[21.0]]
 
 
-def coverage_of_one_look_a_window(confidence: float, windows: int, seed: int) -> tuple[int | None, float]:
+def coverage_of_one_look_a_window(
+    confidence: float, windows: int, seeds: int
+) -> list[tuple[int | None, float]]:
     """After how many finals there are bounds, and the part of finals within them, if batches end anywhere.
 
     Each window is seen once, at a moment of its last slide that is never the same: so few windows have been seen at
-    each mark.
+    each mark. Each seed is a query with a stream of its own; as in a batch, all queries are one stack.
     """
-    random = np.random.default_rng(seed)
-    estimator = Estimator.of(Emit(at=(0.5,), confidence=confidence), (ItemKind("n", True, grows=True),), 1.0)
-    first, inside = None, []
-    for window in range(windows):
-        left = float(random.uniform(0, 1))
-        early, rest = random.poisson(200 * (1 - left)), random.poisson(200 * left)
-        estimator, found = observe(
-            estimator, early_values([0], window, left, pa.table({"n": [float(early)]}))
-        )
-        if not np.isnan(found.low[0, 0]):
-            first = window if first is None else first
-            inside.append(found.low[0, 0] <= early + rest <= found.high[0, 0])
-        estimator = estimator.with_finals(finals([0], window, pa.table({"n": [float(early + rest)]})))
-    return first, float(np.mean(inside))
+    emit, kinds = Emit(at=(0.5,), confidence=confidence), (ItemKind("n", True, grows=True),)
+    stack = stack_of([Estimator.of(emit, kinds, 1.0) for _ in range(seeds)])
+    streams = [np.random.default_rng(seed) for seed in range(seeds)]
+    query, group, is_emitted = np.arange(seeds), np.zeros(seeds, np.int64), np.ones(seeds, np.bool_)
+    is_bounded, is_inside = np.zeros((windows, seeds), bool), np.zeros((windows, seeds), bool)
+    for number in range(windows):
+        left = np.array([random.uniform(0, 1) for random in streams])
+        counts = [
+            (random.poisson(200 * (1 - own)), random.poisson(200 * own))
+            for random, own in zip(streams, left, strict=True)
+        ]
+        early, final = np.array(counts, float)[:, :1], np.array(counts, float).sum(axis=1, keepdims=True)
+        window = np.full(seeds, number)
+        seen = EarlyRows(query, group, window, left, early, 0, is_emitted)
+        found = stack.estimate(seen)
+        is_bounded[number] = ~np.isnan(found.low[:, 0])
+        is_inside[number] = ((found.low <= final) & (final <= found.high))[:, 0]
+        stack = stack.with_early(seen, found).with_finals(FinalRows(query, group, window, final, 0))
+    return [
+        (int(np.argmax(own)) if own.any() else None, float(np.mean(inside[own])))
+        for own, inside in zip(is_bounded.T, is_inside.T, strict=True)
+    ]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_bounds_come_soon_where_batches_end_anywhere_in_a_slide(seed: int) -> None:
-    first, _ = coverage_of_one_look_a_window(0.9, 40, seed)
-    assert first is not None and 10 <= first <= 23
+def test_bounds_come_soon_where_batches_end_anywhere_in_a_slide() -> None:
+    for first, _ in coverage_of_one_look_a_window(0.9, 40, seeds=4):
+        assert first is not None and 10 <= first <= 23
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.9])
 def test_bounds_from_neighbouring_moments_contain_as_many_finals_as_they_say(confidence: float) -> None:
-    parts = [coverage_of_one_look_a_window(confidence, 120, seed)[1] for seed in range(10)]
+    parts = [part for _, part in coverage_of_one_look_a_window(confidence, 120, seeds=10)]
     assert confidence - 0.05 <= np.mean(parts) <= confidence + 0.08

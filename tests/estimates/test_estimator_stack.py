@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.estimates.test_estimator import NUMBERS, early_values, finals, observe
 from transom.columns.array_bytes import unpack
-from transom.elements import Emit
+from transom.elements import Emit, WindowSpec
 from transom.estimates import EstimateLimits, Estimates, Estimator, ItemKind, Quality
 from transom.estimates.batch_stacks import BatchStacks
 from transom.estimates.estimator import split_stack, stack_of
@@ -138,7 +138,7 @@ def test_only_the_query_whose_numbers_fail_starts_anew(monkeypatch: pytest.Monke
     batch = ResultBatch(["good", "bad"], np.array([0, 1, 2]), values)
     group, window = np.ones(2, np.int64), np.zeros(2, np.int64)
     numbers = np.array([[10.0, 1.0], [13.0, 1.0]])
-    specs = WindowSpecs.of([(1, 1, 0)] * 2)
+    specs = WindowSpecs.of([WindowSpec(1, 1)] * 2)
     results = ResultValues(batch, np.arange(2), specs, group, window, numbers, values)
     stacks.learn([results], 0, {}, {})
     after = dict(stacks.estimators())

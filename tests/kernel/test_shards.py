@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, case
 from tests.differential.engine import MemoryShards
-from tests.differential.oracle_comparison import check
+from tests.differential.oracle_comparison import check, drawn_case
 from transom.aggregates.accumulators import CountRows, Sum
 from transom.columns.hashes import row_hashes
 from transom.elements import Clock, ClockKind, Punctuation
@@ -33,18 +32,18 @@ TOTAL = Slot(Sum(pa.float64()), Scalar("`price`", pa.float64()), None)
 def test_far_state_gives_the_oracles_answers(cases: Any, fragments: FragmentSharing, seed: int) -> None:
     strategy = Strategy(place=Place.EXECUTORS, fragments=fragments)
     for number in range(seed, seed + 25):
-        check(cases(Random(number)), strategy, restart=number % 3 == 0, seed=number)
+        check(drawn_case(cases, number), strategy, restart=number % 3 == 0, seed=number)
 
 
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
 def test_selections_that_go_far_on_the_way_give_the_oracles_answers(cases: Any, seed: int) -> None:
     for number in range(seed, seed + 35):
-        check(cases(Random(number)), restart=number % 3 == 0, seed=number, executor_rows=number % 7)
+        check(drawn_case(cases, number), restart=number % 3 == 0, seed=number, executor_rows=number % 7)
 
 
 def test_queries_that_keep_every_tuple_stay_near(seed: int) -> None:
     for number in range(seed, seed + 20):
-        check(case(Random(number)), FAR, naive=True, seed=number)
+        check(drawn_case(case, number), FAR, naive=True, seed=number)
 
 
 @pytest.mark.parametrize("place", [Place.DRIVER, Place.EXECUTORS], ids=lambda place: place.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 
 from transom.elements import Clock, ClockKind
@@ -32,6 +34,7 @@ TIME, SEQ = Clock("bids", "ts"), Clock("bids", "seq", ClockKind.INTEGER)
 RULES = StreamRules(TIME, 30_000_000, {}, 366 * 86_400_000_000)
 
 
+@cache
 def bound(text: str) -> Query:
     return bind_one(text, CATALOG, SCALARS)
 

@@ -6,6 +6,7 @@ import math
 import pickle
 from datetime import date
 from decimal import Decimal as D
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ TYPES: dict[pa.DataType, tuple[list[Any], list[Any]]] = {
 }
 
 
+@cache  # Hypothesis checks a strategy when it is first drawn from
 def predicates(scalar: Scalar) -> st.SearchStrategy[Predicate]:
     constants = st.sampled_from(TYPES[scalar.type][1])
     leaves: list[st.SearchStrategy[Predicate]] = [

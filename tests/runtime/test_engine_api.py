@@ -369,8 +369,51 @@ def test_columns_that_differ_in_case_only_are_refused_when_the_stream_is_declare
         make_engine().stream("s", table, time="ts")
 
 
-@pytest.mark.backends("spark", reason="the local backend has no type TIME")
-def test_a_time_of_day_is_refused_when_the_stream_is_declared(make_engine: EngineFactory) -> None:
-    frame = make_engine.session.sql("SELECT CAST(NULL AS TIMESTAMP) AS ts, time'12:00:00' AS at")
-    with pytest.raises(transom.SettingError, match="the column at is a time of day"):
-        make_engine().stream("s", frame, time="ts")
+@pytest.mark.backends("spark", reason="the local backend has no such types")
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("time'12:00:00'", "time"),
+        ("make_interval(1, 2)", "interval"),
+        ("struct(1 AS n, INTERVAL '1' YEAR AS i)", "struct<"),
+    ],
+)
+def test_a_column_of_an_unsupported_type_is_left_out_and_refused_where_a_query_uses_it(
+    make_engine: EngineFactory, value: str, kind: str
+) -> None:
+    text = f"SELECT timestamp_seconds(id * 30) AS ts, id AS v, {value} AS At FROM range(4)"
+    engine = make_engine()
+    engine.stream("s", make_engine.session.sql(text), time="ts")
+    query = engine.register("SELECT sum(v) AS v FROM s [RANGE 1 minute SLIDE 1 minute]")
+    for used in ("count(at)", "max(s.at)"):
+        with pytest.raises(transom.SQLError, match=f"the column at is {kind}.* not supported: cast it"):
+            engine.register(f"SELECT {used} FROM s [RANGE 1 minute SLIDE 1 minute]")
+    engine.drain()
+    assert query.results()["v"].to_pylist() == [1, 5]
+
+
+def test_engines_queries_and_feeds_say_what_they_are() -> None:
+    with transom.Engine(backend="local") as engine:
+        assert repr(engine) == "<engine (local) with 0 queries over no streams>"
+        feed = engine.feed("bids", "site int, ts timestamp", time="ts")
+        query = engine.register("SELECT count(*) AS n\n FROM bids [RANGE 1 minute SLIDE 1 minute]", name="n")
+        assert repr(engine) == "<engine (local) with 1 query over bids>"
+        assert repr(feed) == "<feed bids(site int32, ts timestamp[us, tz=UTC])>"
+        assert repr(query) == "<query n: SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]>"
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow reader", "record batch"])
+def test_a_feed_takes_tables_of_other_libraries(kind: str) -> None:
+    times = pa.array([0, 30_000_000, 60_000_000]).cast(pa.timestamp("us", tz="UTC"))
+    table = pa.table({"ts": times, "site": pa.array([1, 2, 3], pa.int64())})
+    rows = {
+        "pandas": table.to_pandas,
+        "arrow reader": table.to_reader,
+        "record batch": lambda: table.to_batches()[0],
+    }[kind]()
+    with transom.Engine(backend="local") as engine:
+        feed = engine.feed("bids", "site int, ts timestamp", time="ts")
+        query = engine.register("SELECT sum(site) AS s FROM bids [RANGE 1 minute SLIDE 1 minute]")
+        assert feed.push(rows) == 3
+        engine.drain()
+        assert query.results()["s"].to_pylist() == [3, 3]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def test_the_sessions_zone_moves_no_window(make_engine: EngineFactory, tmp_path:
         query = engine.register(
             "SELECT max(ts) AS last, hour(max(ts)) AS h FROM bids [RANGE 1 day SLIDE 1 day]"
         )
-        feed.push([("2013-01-01 12:00:10",), ("2013-01-01 23:59:59",)])
+        feed.push([("2013-01-01 12:00:10Z",), ("2013-01-01 23:59:59Z",)])
         engine.drain()
         (row,) = query.results().to_pylist()
     finally:
@@ -325,6 +326,77 @@ def test_times_without_a_zone_are_the_sessions(make_engine: EngineFactory) -> No
         assert query.results()["n"].to_pylist() == [2]  # noon in New York is 17:00 in UTC
     finally:
         make_engine.session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+NOON = "2013-01-01 12:00:00"
+DAYS = "[RANGE 1 day SLIDE 1 day]"
+
+
+@ON_BOTH
+@pytest.mark.parametrize("zone", ["America/New_York", "+02:00"])
+def test_a_time_without_an_offset_is_the_same_wherever_it_is_written(
+    make_engine: EngineFactory, tmp_path: Path, zone: str
+) -> None:
+    hours = {"America/New_York": 5, "+02:00": -2}[zone]
+    if make_engine.session is None:
+        hours = 0  # without Spark, the zone is UTC
+    else:
+        make_engine.session.conf.set("spark.sql.session.timeZone", zone)
+    noon = datetime(2013, 1, 1, 12, tzinfo=UTC) + timedelta(hours=hours)
+    try:
+        engine = make_engine(tmp_path / "checkpoint")
+        feed = engine.feed("s", "ts timestamp, seen timestamp, wall timestamp_ntz", time="ts")
+        newest = f"SELECT max(ts) AS ts, max(seen) AS seen, max(wall) AS wall FROM s {DAYS}"
+        queries = {
+            "newest": engine.register(newest),
+            "literal": engine.register(f"SELECT count(*) AS n FROM s {DAYS} WHERE ts = TIMESTAMP '{NOON}'"),
+            "text": engine.register(f"SELECT count(*) AS n FROM s {DAYS} WHERE seen = '{NOON}'"),
+            "origin": engine.register(
+                f"SELECT count(*) AS n FROM s [RANGE 1 day SLIDE 1 day ORIGIN '{NOON}']"
+            ),
+        }
+        (tmp_path / "files").mkdir()
+        (tmp_path / "files" / "a.json").write_text(json.dumps({"ts": NOON}))
+        engine.stream("f", str(tmp_path / "files"), time="ts", format="json", schema="ts timestamp")
+        queries["file"] = engine.register(f"SELECT max(ts) AS ts FROM f {DAYS}")
+        engine.register("SELECT count(*) AS n FROM s [RANGE 1 hour] GROUP BY seen", "looked_up")
+        feed.push([(NOON, datetime(2013, 1, 1, 12), NOON)])
+        feed.punctuate(NOON)
+        engine.step()
+        engine.step()
+        assert queries["origin"].results().num_rows == 0
+        assert engine.progress().streams["s"].watermark == int(noon.timestamp()) * 1_000_000
+        answer = engine.query("looked_up").lookup(where={"seen": NOON})
+        assert answer["n"].to_pylist() == [1]
+        for stream in ("s", "f"):
+            engine.flush(stream)
+        engine.step(empty=True)
+        (row,) = queries["newest"].results().to_pylist()
+        assert (row["ts"], row["seen"], row["wall"]) == (noon, noon, datetime(2013, 1, 1, 12))
+        assert queries["literal"].results()["n"].to_pylist() == [1]
+        assert queries["text"].results()["n"].to_pylist() == [1]
+        assert queries["origin"].results()["window_start"].to_pylist() == [noon]
+        assert queries["file"].results()["ts"].to_pylist() == [noon]
+    finally:
+        if make_engine.session is not None:
+            make_engine.session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@on_spark("only Spark evaluates a frame again")
+@pytest.mark.parametrize("window", ["[ROWS 2 SLIDE 2]", "[RANGE 1 day SLIDE 1 day]"])
+def test_rows_of_the_current_time_are_not_ahead_of_the_stream(
+    make_engine: EngineFactory, window: str
+) -> None:
+    frame = make_engine.session.range(100_000).selectExpr("current_timestamp() AS ts", "id AS v")
+    engine = make_engine()
+    engine.stream("s", frame, time="ts")
+    query = engine.register(f"SELECT count(*) AS n FROM s {window}")
+    engine.drain()
+    engine.flush("s")
+    engine.step(empty=True)
+    progress = engine.progress().streams["s"]
+    assert (progress.rows, progress.counted, progress.rejected) == (100_000, 100_000, 0)
+    assert sum(query.results()["n"].to_pylist()) == 100_000
 
 
 def test_rejected_rows_of_any_year_can_be_read_back(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from tests.engine_factory import on_spark
 from transom.backends.base import Backend
 from transom.backends.local.backend import LocalBackend
 from transom.backends.spark.backend import SparkBackend
-from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.file_tasks import FileJob
+from transom.backends.spark.task_frame import TaskFrame
 from transom.plan.limits import Limits
 
 pytestmark = [on_spark("Spark reads files in three ways"), pytest.mark.comparison]
@@ -135,8 +135,8 @@ def test_late_and_rejected_rows_come_with_the_aggregates(
     run = FileJob.run
     monkeypatch.setattr(FileJob, "run", lambda job, context: jobs.append(job) or run(job, context))
     planned = []
-    frame = FileFrame.df.func
-    monkeypatch.setattr(FileFrame.df, "func", lambda self: planned.append(self) or frame(self))
+    frame = TaskFrame.df.func
+    monkeypatch.setattr(TaskFrame.df, "func", lambda self: planned.append(self) or frame(self))
     limits = Limits(pushed_rows=0)
     with transom.Engine(backend=SparkBackend(spark, limits), limits=limits) as engine:
         engine.stream("bids", str(tmp_path / "in"), time="ts", schema=SCHEMA, format="parquet")

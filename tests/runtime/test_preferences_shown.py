@@ -59,7 +59,7 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
         "a summary that is registered",
         lambda e: e.register(SUMMARY.format("store1")),
         SQLError,
-        r"^CREATE is no query: engine.execute\(\) runs CREATE SUMMARY",
+        r"^CREATE is no query: engine.execute\(\) runs CREATE and DROP",
     ),
     (
         "one of many that is a statement",

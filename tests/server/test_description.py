@@ -15,6 +15,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -34,14 +35,21 @@ UNWELL = ("/healthz", "/readyz")  # say 503 by design
 TAIL = "/api/queries/{name}/tail"  # never ends
 
 
-def described() -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
     """The description, which needs no engine."""
     return make_app(Service.__new__(Service), ServerSettings()).openapi()
 
 
-DESCRIPTION = described()
+@pytest.fixture(scope="module")
+def described(description: dict[str, Any]) -> BaseSchema:
+    """The description, to draw requests from."""
+    return schemathesis.openapi.from_dict(description)
+
+
+# Every worker collects this file and one runs it: cases, which take seconds to draw, are drawn in the test.
 schema = (
-    schemathesis.openapi.from_dict(DESCRIPTION).exclude(path=TAIL).exclude(path_regex="^/(healthz|readyz)")
+    schemathesis.pytest.from_fixture("described").exclude(path=TAIL).exclude(path_regex="^/(healthz|readyz)")
 )
 
 
@@ -54,7 +62,8 @@ def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -
         yield made
 
 
-@schema.parametrize()
+@pytest.mark.usefixtures("back")
+@pytest.mark.timeout(3_600)  # for all routes
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -64,6 +73,7 @@ def back(make_engine: EngineFactory, tmp_path_factory: pytest.TempPathFactory) -
         HealthCheck.filter_too_much,
     ],
 )
+@schema.parametrize()
 def test_answers_are_as_described(case: schemathesis.Case, back: Backend) -> None:
     aim(case)
     case.call_and_validate(base_url=back.served.url, checks=CHECKS, timeout=60)
@@ -80,17 +90,17 @@ def aim(case: schemathesis.Case) -> None:
         case.query["wait"] = 0
 
 
-def test_every_route_is_in_the_reference() -> None:
+def test_every_route_is_in_the_reference(description: dict[str, Any]) -> None:
     text = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"^### (GET|POST|PUT|DELETE) (\S+)$", text, re.MULTILINE))
-    have = {(method.upper(), path) for path, item in DESCRIPTION["paths"].items() for method in item}
+    have = {(method.upper(), path) for path, item in description["paths"].items() for method in item}
     assert shown == have
 
 
-def test_every_answer_and_field_is_described() -> None:
-    for path, item in DESCRIPTION["paths"].items():
+def test_every_answer_and_field_is_described(description: dict[str, Any]) -> None:
+    for path, item in description["paths"].items():
         for method, route in item.items():
             assert route.get("description"), (method, path)
             assert route.get("tags"), (method, path)
-    for name, one in DESCRIPTION["components"]["schemas"].items():
+    for name, one in description["components"]["schemas"].items():
         assert one.get("description") or "enum" in one, name

@@ -185,6 +185,19 @@ class TestQueries:
         assert error(fresh.client.delete(f"/api/previews/{name}")) == (404, "not_found")
 
     @ON_BOTH
+    def test_views(self, fresh: Backend) -> None:
+        view = "CREATE VIEW high AS SELECT site, price * 2 AS p FROM bids WHERE price > 1"
+        assert fresh.client.post("/api/views", json={"sql": view}).json() == {"name": "high"}
+        (listed,) = fresh.client.get("/api/views").json()["views"]
+        assert (listed["stream"], listed["columns"]) == ("bids", {"site": "int", "p": "double"})
+        assert error(fresh.client.delete("/api/views/other")) == (404, "not_found")
+        assert error(fresh.client.post("/api/views", json={"sql": "DROP VIEW high"})) == (400, "setting")
+        assert error(
+            fresh.client.post("/api/views", json={"sql": "CREATE VIEW low AS SELECT prise FROM bids"})
+        ) == (400, "sql")
+        assert fresh.client.delete("/api/views/high").status_code == 204
+        assert fresh.client.get("/api/views").json() == {"views": []}
+
     def test_summaries(self, fresh: Backend) -> None:
         assert fresh.client.post("/api/summaries", json={"sql": SUMMARY}).json() == {"name": "bids_sites"}
         fresh.push(bids((1, 1.0, "12:00")))

@@ -58,6 +58,25 @@ QUERIES = [
     "[RANGE 1 min SLIDE 1 min] WHERE k LIKE 'a%' GROUP BY k HAVING s > 1",
     "WITH a AS (SELECT *, price + 1 AS more FROM bids), b AS (SELECT more, site FROM a WHERE seen) "
     "SELECT site, max(more) AS m FROM b [RANGE 1 min SLIDE 1 min] GROUP BY site",
+    "SELECT site, count(*) AS n FROM bids [SESSION 30 minutes] WHERE price > 1 GROUP BY site HAVING n > 1",
+    "SELECT session_window(ts, '30 minutes') AS w, kind, sum(price) AS s FROM bids "
+    "GROUP BY session_window(ts, '30 minutes'), kind",
+    "SELECT count(*) AS n FROM bids [RANGE 1 month SLIDE 1 month IN TIME ZONE 'Europe/Berlin']",
+    "SELECT site, max(price) FROM bids [RANGE 7 days SLIDE 1 day IN TIME ZONE 'Asia/Kolkata'] GROUP BY site",
+    "SELECT window_end, sum(price) AS s FROM TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES, "
+    "INTERVAL '1' DAY)) GROUP BY window_start, window_end",
+    "SELECT site, count(*) AS n, LAG(count(*), 24, 0) OVER WINDOWS AS before FROM bids "
+    "[RANGE 1 hour SLIDE 1 hour] GROUP BY site HAVING n > 3 * LAG(count(*)) OVER WINDOWS",
+    "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site HAVING n = 0 EMIT EMPTY",
+    "SELECT a.site, count(*) AS n, sum(b.price) FROM bids a JOIN bids b ON a.site = b.site "
+    "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 10 MINUTES [RANGE 5 minutes SLIDE 1 minute] "
+    "WHERE a.kind = 'x' GROUP BY a.site",
+    "SELECT count(*) AS n FROM (SELECT ts, kind FROM bids WHERE site = 1 UNION ALL SELECT ts, kind FROM bids) u "
+    "[RANGE 1 minute SLIDE 1 minute]",
+    "SELECT tag, count(*) AS n FROM (SELECT ts, explode(tags) AS tag FROM bids) e [RANGE 1 min SLIDE 1 min] "
+    "GROUP BY tag",
+    "SELECT kind, median(price), count(DISTINCT site), collect_list(big), max_by(kind, price), mode(site) FROM bids "
+    "[RANGE 1 min SLIDE 1 min] GROUP BY kind ORDER BY 2 DESC LIMIT 3",
     "SELECT std(price), mean(amount), percentile_approx(big, array(0.1, 0.9)) FROM bids [RANGE 1 week SLIDE 1 day]",
 ]
 
@@ -86,7 +105,10 @@ ODD = [
     "transform(tags, x -> x)", "explode(tags)", "1 = 1 = 1", "NOT NOT", "BETWEEN 1", "IN ()",
     "LIKE 'a' ESCAPE 'bb'", "::int", "<=>", "||", "->", "=>", ">>", "&", "~", "^", "!", "- - -", "1/0",
     "10 % 0", "x -> x", "(x, y) -> x", "->", "TABLE(", "TUMBLE(", "DESCRIPTOR(", "ANY (", "ALL (", "GROUP BY ALL", ":p",
-    "tags.x", "scores.x.y", "(1, 2) IN ((1, 2))", "WITH ROLLUP",
+    "SESSION", "SESSION 0 seconds", "session_window(ts, '1 day')", "IN TIME ZONE 'x'", "1 month", "CUMULATE(", "EMPTY",
+    "OVER WINDOWS", "LAG(", "LAG(n, 1e9) OVER WINDOWS", "CREATE VIEW v AS", "INTERVAL 10 MINUTES", "b.ts",
+    "GROUPING SETS (()", "ROLLUP (site)", "CUBE (site)", "grouping(site)", "PARTITION BY site", "LEFT ANTI JOIN",
+    "LEFT SEMI JOIN", "EXISTS (", "tags.x", "scores.x.y", "(1, 2) IN ((1, 2))", "WITH ROLLUP",
     "WITH x AS (SELECT * FROM bids)", "(SELECT site FROM bids)", "per_site", "sites1", "nowhere",
 ]  # fmt: skip
 

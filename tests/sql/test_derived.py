@@ -47,6 +47,8 @@ def test_results_are_a_stream_of_windows_items_and_row_counts() -> None:
             "rows": pa.int64(),
         },
         "window_time",
+        "it is a query; join the streams themselves",
+        is_declared=False,
     )
 
 
@@ -232,7 +234,7 @@ def test_emit_early_is_allowed_at_every_level() -> None:
         ),
         (
             {"a": "SELECT max(n) FROM q [RANGE 60 SLIDE 60], Trades", "q": PER_SENSOR},
-            "joins of two streams are not supported",
+            "q can't be joined with a stream: it is a query",
             "Trades",
         ),
         (

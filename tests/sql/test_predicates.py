@@ -147,7 +147,7 @@ def test_types_are_those_of_the_columns() -> None:
         ("live AND volume", "expected a condition, and this is int64", "volume"),
         ("count(*) > 1", "an aggregate is not allowed in WHERE", "count(*)"),
         ("to_number(symbol) > 1", "to_number takes two arguments", "to_number(symbol)"),
-        ("price IN (SELECT 1)", "a subquery is supported in FROM only", "SELECT"),
+        ("price IN (SELECT 1)", "the subquery needs FROM and the name of a static table", "1"),
     ],
 )
 def test_an_expression_that_is_no_condition_is_an_error_with_a_place(

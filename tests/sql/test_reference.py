@@ -62,6 +62,18 @@ def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
     assert query.emit is not None
 
 
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("EMIT EMPTY"), re.MULTILINE))
+def test_every_form_of_emit_empty_can_be_written(clause: str) -> None:
+    query = bind_one(f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}", CATALOG, Rules())
+    assert query.empty is not None
+
+
+@pytest.mark.parametrize("call", re.findall(r"^\| `(.*?)`", section("LAG over windows"), re.MULTILINE))
+def test_every_form_of_lag_can_be_written(call: str) -> None:
+    query = bind_one(f"SELECT {call} AS before FROM Trades [RANGE 5 min SLIDE 1 min]", CATALOG, Rules())
+    assert query.lags
+
+
 @pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("On-demand queries"), re.MULTILINE))
 def test_every_form_of_using_and_within_can_be_written(clause: str) -> None:
     query = bind_one(f"SELECT max(price) FROM Trades [RANGE 5 min] {clause}", CATALOG, Rules())

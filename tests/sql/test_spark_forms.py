@@ -129,16 +129,6 @@ def test_an_alias_is_no_column_and_not_known_before_its_item(items: str, message
         over_trades(items, "GROUP BY lower(symbol)")
 
 
-@pytest.mark.parametrize(
-    "kind", ["ROLLUP(site)", "CUBE(site)", "GROUPING SETS ((site), ())", "site WITH ROLLUP", "site WITH CUBE"]
-)
-def test_several_sets_of_keys_are_refused(kind: str) -> None:
-    with pytest.raises(
-        SQLError, match=r"(ROLLUP|CUBE|GROUPING SETS) is not supported; register a query for each set"
-    ):
-        over_trades("site, count(*)", f"GROUP BY {kind}")
-
-
 # --- lambdas and fields ------------------------------------------------------------------------
 
 

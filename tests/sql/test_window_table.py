@@ -1,4 +1,4 @@
-"""Flink's TUMBLE and HOP in FROM are the same windows as those of the bracket."""
+"""Flink's TUMBLE, HOP and CUMULATE in FROM are the same windows as those of the bracket."""
 
 # ruff: noqa: E501 -- a case of a table is a line
 
@@ -40,6 +40,14 @@ ENDS = "GROUP BY window_start, window_end"
             "TABLE(HOP(TABLE Trades, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES, INTERVAL '1' MINUTE))",
             "[RANGE 10 min SLIDE 5 min ORIGIN 1 min]",
         ),
+        (
+            "TABLE(CUMULATE(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' DAY))",
+            "[RANGE UP TO 1 day SLIDE 1 min]",
+        ),
+        (
+            "CUMULATE(DATA => TABLE Trades, TIMECOL => DESCRIPTOR(ts), STEP => INTERVAL '2' MINUTES, SIZE => INTERVAL '1' HOUR, OFFSET => INTERVAL '7' MINUTES)",
+            "[RANGE UP TO 1 hour SLIDE 2 min ORIGIN 7 min]",
+        ),
     ],
 )
 def test_a_window_table_function_is_a_bracket(table: str, bracket: str) -> None:
@@ -79,18 +87,43 @@ def test_queries_that_differ_in_lengths_only_are_read_once() -> None:
             "INTERVAL '12' MINUTES",
         ),
         (
-            f"FROM TABLE(CUMULATE(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)) {ENDS}",
-            "CUMULATE is not supported",
+            f"FROM TABLE(CUMULATE(TABLE Trades, DESCRIPTOR(ts), INTERVAL '5' HOURS, INTERVAL '1' DAY)) {ENDS}",
+            "the size of CUMULATE must be a multiple of its step, as in Flink",
+            "INTERVAL '1' DAY",
+        ),
+        (
+            f"FROM TABLE(CUMULATE(TABLE Trades, DESCRIPTOR(ts), INTERVAL '5' HOURS)) {ENDS}",
+            "CUMULATE needs SIZE",
             "CUMULATE",
         ),
         (
-            f"FROM TABLE(SESSION(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR)) {ENDS}",
-            "SESSION is not supported as a table function",
+            f"FROM TABLE(SESSION(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR)) {ENDS}, site",
+            "PARTITION BY in SESSION must have the columns of GROUP BY",
+            "TABLE(SESSION(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        ),
+        (
+            f"FROM SESSION(TABLE Trades PARTITION BY site, DESCRIPTOR(ts), INTERVAL '1' HOUR) {ENDS}, symbol",
+            "PARTITION BY in SESSION must have the columns of GROUP BY",
+            None,
+        ),
+        (
+            f"FROM SESSION(TABLE Trades PARTITION BY site, DESCRIPTOR(ts)) {ENDS}, site",
+            "SESSION needs one GAP",
+            "SESSION",
+        ),
+        (
+            f"FROM SESSION(TABLE Trades BY site, DESCRIPTOR(ts), INTERVAL '1' HOUR) {ENDS}",
+            "expected PARTITION BY",
+            "BY",
+        ),
+        (
+            f"FROM SESSION(Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR) {ENDS}",
+            r"write SESSION\(TABLE bids",
             "SESSION",
         ),
         (
             f"FROM TABLE(TUMBEL(TABLE Trades, DESCRIPTOR(ts), INTERVAL '1' HOUR)) {ENDS}",
-            "expected TUMBLE or HOP",
+            "expected TUMBLE, HOP, CUMULATE or SESSION",
             "TUMBEL",
         ),
         (f"FROM TABLE(TUMBLE(TABLE Trades, DESCRIPTOR(ts))) {ENDS}", "TUMBLE needs SIZE", "TUMBLE"),
@@ -117,7 +150,7 @@ def test_queries_that_differ_in_lengths_only_are_read_once() -> None:
             None,
         ),
         ("FROM TABLE(TUMBLE(TABLE Trades, DESCRIPTOR(ts)", "TUMBLE\\( is not closed", None),
-        ("FROM TABLE(", "expected TUMBLE or HOP", None),
+        ("FROM TABLE(", "expected TUMBLE, HOP, CUMULATE or SESSION", None),
     ],
 )
 def test_a_wrong_function_is_an_error_at_its_place(text: str, message: str, place: str | None) -> None:

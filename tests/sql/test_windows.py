@@ -128,7 +128,7 @@ def test_a_window_may_be_grouped_by_through_its_alias_or_position() -> None:
     [
         ("SELECT count(*) FROM Trades", "no window; write FROM Trades [RANGE 4 minutes SLIDE 1 minute], or GROUP BY window(ts,", "Trades"),
         ("SELECT count(*) FROM Trades [SLIDE 5 minutes]", "needs RANGE", "[SLIDE 5 minutes]"),
-        ("SELECT count(*) FROM Trades [RANG 5 min SLIDE 1 min]", "expected RANGE, SLIDE, WATTR, ORIGIN or ROWS, found RANG; did you mean RANGE?", "RANG"),
+        ("SELECT count(*) FROM Trades [RANG 5 min SLIDE 1 min]", "expected RANGE, SLIDE, WATTR, ORIGIN, ROWS, SESSION or IN TIME ZONE, found RANG; did you mean RANGE?", "RANG"),
         ("SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min RANGE 2 min]", "RANGE is given twice", "RANGE"),
         ("SELECT count(*) FROM Trades [RANGE SLIDE 1 min]", "RANGE needs a value", "RANGE"),
         ("SELECT count(*) FROM Trades [RANGE 5 min SLIDE]", "SLIDE needs a value", "SLIDE"),

@@ -19,7 +19,9 @@ from transom.aggregates.accumulators import Extreme, Sum
 from transom.elements import (
     Clock,
     ClockKind,
+    CreateView,
     Drop,
+    DropView,
     Emit,
     Forget,
     Prod,
@@ -45,6 +47,7 @@ from transom.state.accounts import Accounts
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
 from transom.state.pass_decisions import PassDecisions
+from transom.state.past_windows import PastWindows
 from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import (
     ClockState,
@@ -57,6 +60,7 @@ from transom.state.state import (
     Totals,
     Work,
 )
+from transom.state.stream_joins import JoinRun, JoinState
 from transom.storage.file_store import Store
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
@@ -116,6 +120,20 @@ def state() -> State:
     return State(
         batch_id=7,
         accounts=accounts,
+        past=PastWindows(
+            {
+                "int32 -> double": pa.table(
+                    {
+                        "query": pa.array(["late", "late"]),
+                        "window": pa.array([11, 12]),
+                        "kind": pa.array([1, 2], pa.int8()),
+                        "k0": pa.array([3, None], pa.int32()),
+                        "v0": pa.array([1.5, None]),
+                    }
+                )
+            },
+            {"late": 7},
+        ),
         streams=streams,
         queries=queries,
         floors={1: 10},
@@ -130,7 +148,18 @@ def state() -> State:
         },
         stores=_stores(),
         promising=_promising(),
+        joins={"auth JOIN settle #1a2b3c4d": JoinState(((_join_run(),), ()), (False, True), (2, 0))},
     )
+
+
+def _join_run() -> JoinRun:
+    rows = {
+        "hash": pa.array([3, 2**63], pa.uint64()),
+        "time": [5, 4],
+        "key 0": ["a", "b"],
+        ".amount": [1.5, None],
+    }
+    return JoinRun(pa.table(rows))
 
 
 def _sheet() -> pa.Table:
@@ -192,6 +221,7 @@ RECORD = CommitRecord(
         QueryRecord("pairs", "SELECT 1", True, 3, "it failed", 2, ("items",)),
     ),
     summaries=(SummaryRecord("items", "CREATE SUMMARY items ON bids (item)", 2),),
+    views={"cheap": "SELECT * FROM bids WHERE price < 1"},
     sources={"bids": ["a.csv", "b.csv"]},
     result_batches=(ResultFiles(3, 1000, 2), ResultFiles(7, 2000, None)),
     row_files={"late/bids": (RowFiles("late/bids/0000000004", 4, 6, 1500, 900, False),)},
@@ -217,6 +247,8 @@ INTENT = BatchIntent(
         Drop("late"),
         Summarize("s", "CREATE SUMMARY s ON bids (item)"),
         Forget("items"),
+        CreateView("big", "SELECT * FROM bids WHERE price > 5"),
+        DropView("cheap"),
         Tune("total", 0.5),
         Punctuation(TIME, 50, 40, (("price", Decimal("1.50")),)),
         Prod(TIME, 60, True, (("site", 3),), ("total",)),

@@ -16,6 +16,7 @@ RECORD = CommitRecord(
         QueryRecord("p", "SELECT 2", True, 4, "divides by zero", 3, ("s", "t")),
     ),
     summaries=(SummaryRecord("s", "CREATE SUMMARY s", 2),),
+    views={"v": "SELECT * FROM bids"},
     sources={"bids": ["a.csv"], "quotes": True},
     result_batches=(ResultFiles(3, 1000, 1), ResultFiles(5, 2000, None)),
     row_files={"late/bids": (RowFiles("late/bids/0000000004-5c1f", 4, 4, 1500, 900, True),)},
@@ -49,6 +50,7 @@ QUERIES = [
 ]
 STORED = {
     "summaries": [{"name": "s", "text": "CREATE SUMMARY s", "since_batch": 2}],
+    "views": {"v": "SELECT * FROM bids"},
     "sources": {"bids": ["a.csv"], "quotes": True},
     "result_batches": {"batch": [3, 5], "clock": [1000, 2000], "files": [1, None]},
     "row_files": {

@@ -26,6 +26,8 @@ from transom.aggregates.accumulators import (
 from transom.aggregates.central_moments import MOMENT_FUNCTIONS
 from transom.aggregates.collected import COLLECT_FUNCTIONS
 from transom.aggregates.extreme_rows import ROW_FUNCTIONS, ExtremeValue
+from transom.aggregates.frequent_items import FREQUENT_FUNCTIONS
+from transom.aggregates.histograms import HISTOGRAM_FUNCTIONS
 from transom.aggregates.multisets import FRACTIONS, MULTISET_FUNCTIONS, distinct_form
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.aggregates.table import (
@@ -176,6 +178,12 @@ def _distinct_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataT
     return "can't compare maps" if pa.types.is_map(kind) else pa.int64()
 
 
+def _sketch_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
+    if kind is None or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        return f"needs an integer or a text, and this is {kind}; a cast can make it one"
+    return pa.binary()
+
+
 def _percentile_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
     if kind is None or not (is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return f"needs a number or a time, and this is {kind}"
@@ -197,6 +205,13 @@ def _read_accuracy(constant: Any) -> int | None:
 RELATIVE_ERROR = Parameter(
     "the relative error is a constant between 0 and 1", _read_relative_error, DEFAULT_RELATIVE_ERROR
 )
+
+
+def _read_sketch_size(constant: Any) -> int | None:
+    return constant if type(constant) is int and 4 <= constant <= 21 else None
+
+
+SKETCH_SIZE = Parameter("lgConfigK is a whole constant, 4 to 21", _read_sketch_size, 12)
 ACCURACY = Parameter("the accuracy is a positive whole constant", _read_accuracy, DEFAULT_ACCURACY)
 
 
@@ -343,6 +358,16 @@ BUILT_IN = (
     *MOMENT_FUNCTIONS,
     *ROW_FUNCTIONS,
     *COLLECT_FUNCTIONS,
+    *FREQUENT_FUNCTIONS,
+    *HISTOGRAM_FUNCTIONS,
+    AggregateFunction(
+        name="hll_sketch_agg",
+        parameters=(SKETCH_SIZE,),
+        result_type=_sketch_type,
+        accumulators=lambda kind, parameters: (Distinct(kind, parameters[0]),),
+        lower=lambda states, type, parameters: Distinct(pa.null(), parameters[0]).sketches(states[0][0]),
+        ignores_repeats=True,
+    ),
 )
 
 # Each value once: `count(DISTINCT x)`, and so on.

@@ -76,12 +76,25 @@ class Distinct:
         merged = [None if union is None else union.get_result(tgt_hll_type.HLL_8) for union in unions]
         return [_packed(merged, hll_sketch.serialize_updatable)]
 
+    def sketches(self, state: pa.Array) -> pa.Array:
+        """The sketches themselves, in the form of Spark's hll_sketch_agg: empty ones for no values."""
+        empty = bytes(hll_sketch(self.lg_k, tgt_hll_type.HLL_8).serialize_updatable())
+        return state.fill_null(pa.scalar(empty, pa.binary()))
+
     def estimates(self, state: pa.Array) -> pa.Array:
         """The distinct counts, 0 for no values."""
         return pa.array(
             [0 if s is None else round(hll_sketch.deserialize(s).get_estimate()) for s in state.to_pylist()],
             pa.int64(),
         )
+
+
+def sketched_count(sketch: bytes) -> int | None:
+    """The distinct count of a sketch that was read from a value; None if it is none."""
+    try:
+        return round(hll_sketch.deserialize(sketch).get_estimate())
+    except (ValueError, RuntimeError, MemoryError, OverflowError, IndexError):
+        return None
 
 
 @dataclass(frozen=True)

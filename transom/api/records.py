@@ -371,6 +371,29 @@ class SummaryList:
     summaries: tuple[SummaryStatus, ...]
 
 
+# --- views -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """A view, which is inlined into the queries that read it."""
+
+    name: str
+    text: Annotated[str, _text("the SELECT of the view")]
+    stream: Annotated[str | None, _text("the stream that it reads; null if that is not declared")]
+    columns: Annotated[
+        Mapping[str, str], Field(description="SQL types by column", examples=[{"site": "int"}])
+    ]
+    readers: Annotated[tuple[str, ...], _text("the queries and views that read it")]
+
+
+@dataclass(frozen=True)
+class ViewList:
+    """All views."""
+
+    views: tuple[ViewStatus, ...]
+
+
 # --- errors ----------------------------------------------------------------------------------
 
 

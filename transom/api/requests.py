@@ -102,6 +102,17 @@ class SummaryText(RequestBody):
     )
 
 
+class ViewText(RequestBody):
+    """A CREATE VIEW statement."""
+
+    sql: str = Field(
+        min_length=1,
+        max_length=1 << 20,
+        description="CREATE VIEW or CREATE OR REPLACE VIEW",
+        examples=["CREATE VIEW high_bids AS SELECT site, price FROM bids WHERE price > 100"],
+    )
+
+
 class ProdQuery(RequestBody):
     """Which open windows to report: up to a time, the one at a time, or all that hold rows."""
 

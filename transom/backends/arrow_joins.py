@@ -1,4 +1,5 @@
-"""Left joins with static tables in this process: by hash where the condition equates columns, else by trying."""
+"""Left joins with static tables in this process: by hash where the condition equates columns, by an index of intervals
+where it bounds them, else by trying."""
 
 from __future__ import annotations
 
@@ -16,13 +17,21 @@ from transom.backends.expressions import quoted
 from transom.columns.arrays import Ints
 from transom.columns.groups import normalized
 from transom.columns.hashes import Hashes, row_hashes
+from transom.columns.interval_index import (
+    IntervalIndex,
+    IntervalMatches,
+    are_ordered_alike,
+    is_ordered_by_numbers,
+    ordered_numbers,
+)
 from transom.errors import SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.types import TYPE_NAMES, compared
-from transom.sql.query import Join
+from transom.sql.query import ColumnBound, Join
 
 PAIRS_AT_ONCE = 100_000
 RowPairs = tuple[Ints, Ints]  # numbers of rows on the left and on the right
+_NO_PAIRS: RowPairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,12 @@ class KeyIndex:
         self._hashes, self._rows = hashes[order], usable[order]
         self.is_unique = not np.any(self._hashes[1:] == self._hashes[:-1])
 
+    def count(self, keys: Sequence[pa.Array], rows: int) -> int:
+        """How many pairs of rows have keys with the same hash."""
+        _, hashes = _hashed(keys, rows)
+        starts = np.searchsorted(self._hashes, hashes, "left")
+        return int((np.searchsorted(self._hashes, hashes, "right") - starts).sum())
+
     def candidates(self, keys: Sequence[pa.Array], rows: int) -> RowPairs:
         """The pairs of rows whose keys have the same hash."""
         usable, hashes = _hashed(keys, rows)
@@ -58,6 +73,8 @@ class KeyIndexes:
     def __init__(self, table: pa.Table, scalars: Scalars):
         self.table, self._scalars = table, scalars
         self._by_keys: dict[tuple[tuple[str, pa.DataType], ...], tuple[list[pa.Array], KeyIndex]] = {}
+        self._by_bounds: dict[tuple[str, str], IntervalIndex] = {}
+        self._meeting: dict[str, Ints] = {}
 
     def of(self, equated: Sequence[EquatedKey]) -> tuple[list[pa.Array], KeyIndex]:
         """The keys in the types in which they are compared, and their index."""
@@ -66,6 +83,26 @@ class KeyIndexes:
             keys = _key_columns(self.table, wanted, self._scalars)
             self._by_keys[wanted] = keys, KeyIndex(keys, self.table.num_rows)
         return self._by_keys[wanted]
+
+    def intervals(self, low: str, high: str) -> IntervalIndex:
+        """The index of the intervals from one column to another."""
+        if (low, high) not in self._by_bounds:
+            self._by_bounds[low, high] = IntervalIndex(*(ordered_numbers(self.table[c]) for c in (low, high)))
+        return self._by_bounds[low, high]
+
+    def meeting(self, condition: str, prefix: str) -> Ints:
+        """The rows that meet a condition over the table alone, in which its columns have a prefix."""
+        if condition not in self._meeting:
+            renamed = self.table.rename_columns([f"{prefix}.{name}" for name in self.table.column_names])
+            self._meeting[condition] = rows_meeting(renamed, condition, self._scalars)
+        return self._meeting[condition]
+
+
+def rows_meeting(table: pa.Table, condition: str, scalars: Scalars) -> Ints:
+    """The rows for which a condition is true."""
+    if condition == "true" or not table.num_rows:
+        return np.arange(table.num_rows)
+    return np.flatnonzero(pc.fill_null(scalars.project(table, {"on": condition})["on"], False).to_numpy())
 
 
 def left_join(table: pa.Table, right: KeyIndexes, join: Join, scalars: Scalars) -> pa.Table:
@@ -76,6 +113,10 @@ def left_join(table: pa.Table, right: KeyIndexes, join: Join, scalars: Scalars) 
     names = dict.fromkeys((*join.keys, *join.columns))
     side = _table([right.table[name] for name in names], [f"{join.id}.{name}" for name in names], right.table)
     lefts, rights = _matches(table, right, side, join, scalars)
+    if join.is_membership:
+        is_member = np.zeros(table.num_rows, bool)
+        is_member[lefts] = True
+        return table.append_column(join.id, pa.array(is_member))
     unmatched = np.ones(table.num_rows, bool)
     unmatched[lefts] = False
     left_rows = np.concatenate([lefts, np.flatnonzero(unmatched)])
@@ -92,22 +133,34 @@ def left_join(table: pa.Table, right: KeyIndexes, join: Join, scalars: Scalars) 
 
 def pairs_to_try(table: pa.Table, right: pa.Table, join: Join) -> int:
     """How many pairs of rows a join evaluates its condition for because it equates no columns."""
-    return 0 if equated_keys(table, right, join)[0] else table.num_rows * right.num_rows
+    if join.apart is not None or equated_keys(table, right, join)[0] or _interval(right, join) is not None:
+        return 0
+    return table.num_rows * right.num_rows
 
 
 def _matches(table: pa.Table, right: KeyIndexes, side: pa.Table, join: Join, scalars: Scalars) -> RowPairs:
     """The pairs of rows for which the condition is true."""
     if not table.num_rows or not side.num_rows:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return _NO_PAIRS
+    if join.apart is not None:
+        ours, theirs = (join.apart[0], join.apart[1])
+        lefts = rows_meeting(table, ours, scalars)
+        return (lefts, np.zeros(len(lefts), np.int64)) if len(right.meeting(theirs, join.id)) else _NO_PAIRS
     equated, is_all = equated_keys(table, right.table, join)
-    if not equated:
+    interval = None if is_all else _interval(right.table, join)
+    ranges = None if interval is None else _ranges(table, right, interval, scalars)
+    if not equated and ranges is None:
         return _meeting(table, side, _all_pairs(table.num_rows, side.num_rows), join, scalars)
+    if not equated and ranges is not None:
+        return _meeting(table, side, _in_parts(*ranges.pairs()), join, scalars)
     right_keys, index = right.of(equated)
     left_keys = _key_columns(table, [(key.left, key.type) for key in equated], scalars)
     if is_all and index.is_unique and len(equated) == 1 and _is_compared_by_bytes(equated[0].type):
         found = pc.index_in(left_keys[0], value_set=right_keys[0], skip_nulls=True)
         lefts = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
         return lefts, found.drop_null().to_numpy().astype(np.int64)
+    if ranges is not None and ranges.count < index.count(left_keys, table.num_rows):
+        return _meeting(table, side, _in_parts(*ranges.pairs()), join, scalars)
     lefts, rights = index.candidates(left_keys, table.num_rows)
     is_equal = np.ones(len(lefts), bool)
     for left_key, right_key in zip(left_keys, right_keys, strict=True):
@@ -116,6 +169,29 @@ def _matches(table: pa.Table, right: KeyIndexes, side: pa.Table, join: Join, sca
     if is_all:
         return lefts, rights
     return _meeting(table, side, _in_parts(lefts, rights), join, scalars)
+
+
+def _interval(right: pa.Table, join: Join) -> tuple[ColumnBound, ColumnBound] | None:
+    """The columns of the table between which the row has to lie, if their values can be ordered as numbers."""
+    lows = [bound for bound in join.bounds if not bound.is_least]
+    highs = [bound for bound in join.bounds if bound.is_least]
+    if not lows or not highs:
+        return None
+    kinds = [right.schema.field(bound.column).type for bound in (lows[0], highs[0])]
+    return (lows[0], highs[0]) if kinds[0] == kinds[1] and is_ordered_by_numbers(kinds[0]) else None
+
+
+def _ranges(
+    table: pa.Table, right: KeyIndexes, interval: tuple[ColumnBound, ColumnBound], scalars: Scalars
+) -> IntervalMatches | None:
+    """The rows of the table that may meet the bounds of each row; None if the types are not alike."""
+    low, high = interval
+    values = scalars.project(table, {"low": low.sql, "high": high.sql})
+    kind = right.table.schema.field(low.column).type
+    if any(not are_ordered_alike(values.schema.field(name).type, kind) for name in ("low", "high")):
+        return None
+    upper, lower = (ordered_numbers(values[name]) for name in ("low", "high"))
+    return right.intervals(low.column, high.column).matches(upper, lower)
 
 
 def _meeting(

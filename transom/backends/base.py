@@ -254,6 +254,15 @@ class Backend(ABC):
     def in_utc(self) -> bool:
         """Whether a time written without a zone is in UTC."""
 
+    def unsupported_columns(self, source: Any) -> dict[str, str]:
+        """The columns of a source that `input_of` leaves out, because no query could use them, and their types."""
+        return {}
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of times that are written without an offset."""
+        return "UTC"
+
     @property
     @abstractmethod
     def shares_disk(self) -> bool:

@@ -10,6 +10,7 @@ from transom.cli.pipeline import Pipeline, QueryEntry, Settings, check_summaries
 from transom.cli.settings_table import STREAM, TABLE, read_settings
 from transom.errors import SettingError
 from transom.sql.clauses.summary import is_statement
+from transom.sql.clauses.view import CreateViewStatement, is_view_statement, read_view_statement
 
 INTEGER_KINDS = ("count", "span", "slack")  # kinds of settings whose value may be a plain number
 
@@ -26,7 +27,7 @@ def read_adhoc(
 ) -> Pipeline:
     """A pipeline from queries, `NAME=PATH` pairs and `[STREAM=]VALUE` settings.
 
-    CREATE SUMMARY may be among the queries.
+    CREATE VIEW and CREATE SUMMARY may be among the queries.
     """
     sources = _pairs(streams, "--from")
     if not sources:
@@ -41,7 +42,8 @@ def read_adhoc(
         if "time" not in each:
             raise SettingError(f"--time is missing: the column of {name} that holds a row's event time")
     created, queries = _statements(sql, sql_files)
-    texts = [*(text for summary in summaries for text in split_statements(summary)), *created]
+    created = [*(text for summary in summaries for text in split_statements(summary)), *created]
+    texts = [text for text in created if not is_view_statement(text)]
     return Pipeline(
         streams={name: read_settings(STREAM, each, f"--from {name}") for name, each in settings.items()},
         tables={
@@ -50,8 +52,22 @@ def read_adhoc(
         },
         queries=queries,
         engine={} if master is None else {"master": master},
+        views=read_views([text for text in created if is_view_statement(text)]),
         summaries=check_summaries(texts, [f"--summary {text}" for text in texts]),
     )
+
+
+def read_views(statements: Sequence[str]) -> dict[str, str]:
+    """The SELECT of each CREATE VIEW statement by name."""
+    views: dict[str, str] = {}
+    for text in statements:
+        statement = read_view_statement(text)
+        if not isinstance(statement, CreateViewStatement):
+            raise SettingError(f"{text}: there is no view to drop yet")
+        if statement.name in views and not statement.replaces:
+            raise SettingError(f"{text}: there is a view {statement.name} already")
+        views[statement.name] = statement.select
+    return views
 
 
 def read_replay(

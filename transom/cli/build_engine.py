@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Iterator
 
+from rich.console import Console
+
 from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
+from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
+from transom.runtime.views import ViewInfo
 from transom.sql.clauses.summary import parse_summary
 from transom.sql.syntax.canonical import quote
 
@@ -41,9 +45,13 @@ def open_engine(settings: Settings) -> Engine:
 @contextmanager
 def built_engine(pipeline: Pipeline, keep: bool = False) -> Iterator[Engine]:
     """An engine with everything that the pipeline declares; it is stopped at the end of the block."""
-    engine = open_engine(pipeline.engine)
+    console = Console(stderr=True)
+    starting = "the engine" if pipeline.engine.get("backend", "spark") != "spark" else "Spark"
+    with console.status(f"Starting {starting} ..."):
+        engine = open_engine(pipeline.engine)
     try:
-        declare_pipeline(engine, pipeline, keep)
+        with console.status(f"Registering {counted(len(pipeline.queries), 'query', 'queries')} ..."):
+            declare_pipeline(engine, pipeline, keep)
         yield engine
     finally:
         engine.stop()
@@ -52,7 +60,7 @@ def built_engine(pipeline: Pipeline, keep: bool = False) -> Iterator[Engine]:
 def declare_pipeline(engine: Engine, pipeline: Pipeline, keep: bool = False) -> None:
     """Declare everything in a pipeline, in the order of dependencies; an error names the declaration.
 
-    With `keep`, queries and summaries that are only in the checkpoint stay: users registered them while the
+    With `keep`, queries, views and summaries that are only in the checkpoint stay: users registered them while the
     pipeline was served.
     """
     for name, settings in pipeline.tables.items():
@@ -62,6 +70,9 @@ def declare_pipeline(engine: Engine, pipeline: Pipeline, keep: bool = False) -> 
         with _error_place(f"stream {name}:"):
             _declare_stream(engine, name, _with_source(settings))
     _drop_outdated(engine, pipeline, keep)
+    for name, text in pipeline.views.items():
+        with _error_place(f"view {name}:"):
+            engine.view(name, text)
     for text in pipeline.summaries:
         with _error_place("summaries:"):
             engine.execute(text)
@@ -86,10 +97,12 @@ def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
 
 
 def _drop_outdated(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
-    """Drop queries and summaries of the checkpoint that the file does not have, or has with another text.
+    """Drop queries, views and summaries of the checkpoint that the file does not have, or has with another text.
 
-    A query also starts over when its summary does.
+    A query also starts over when its summary does, or a view that it reads.
     """
+    outdated_views = _outdated_views(engine, pipeline, keep)
+    readers = {reader for view in outdated_views for reader in view.readers}
     wanted = {summary.name: summary for summary in map(parse_summary, pipeline.summaries)}
     outdated = {
         name: summary
@@ -106,15 +119,36 @@ def _drop_outdated(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
         elif pipeline.queries[name].sql != query.text:
             log.warning("the text of query %s differs from the checkpoint's: the query starts over", name)
             query.drop()
+        elif name in readers:
+            log.warning("query %s starts over, because a view that it reads is another one now", name)
+            query.drop()
         elif name in guided:
             log.warning("query %s starts over, because its summary does", name)
             query.drop()
+    for view in reversed(outdated_views):  # a view is newer than those that it reads
+        what = "has another text" if view.name in pipeline.views else "is no longer in the pipeline"
+        log.warning(
+            "view %s of the checkpoint %s, or reads one of which that is true: dropped", view.name, what
+        )
+        engine.execute(f"DROP VIEW {quote(view.name)}")
     for name in outdated:
         if name in wanted:
             log.warning("the text of summary %s differs from the checkpoint's: the summary starts over", name)
         else:
             log.warning("summary %s of the checkpoint is no longer in the pipeline: dropped", name)
         engine.execute(f"DROP SUMMARY {quote(name)}")
+
+
+def _outdated_views(engine: Engine, pipeline: Pipeline, keep: bool) -> list[ViewInfo]:
+    """The views of the checkpoint that are not in the file, or differ, and the views that read those."""
+    views = engine.views()
+    outdated = {
+        name
+        for name, view in views.items()
+        if pipeline.views.get(name) != view.text and (name in pipeline.views or not keep)
+    }
+    outdated |= {reader for name in outdated for reader in views[name].readers if reader in views}
+    return [view for name, view in views.items() if name in outdated]
 
 
 def _register_queries(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
@@ -145,4 +179,4 @@ def _error_place(where: str) -> Iterator[None]:
     except SQLError as error:
         raise SQLError(f"{where} {error.message}", error.text, error.start, error.end) from None
     except SettingError as error:
-        raise SettingError(f"{where} {error}") from None
+        raise type(error)(f"{where} {error}") from None

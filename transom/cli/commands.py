@@ -22,7 +22,7 @@ from transom.cli.build_engine import built_engine
 from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
-from transom.cli.small_input import adhoc_engine
+from transom.cli.small_input import adhoc_engine, check_before_start, planning_engine
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
@@ -120,8 +120,21 @@ def print_adhoc_plan(pipeline: Pipeline, choice: BackendChoice) -> None:
 
 def print_plan(pipeline: Pipeline, form: PlanFormat = PlanFormat.TEXT, verbose: bool = False) -> None:
     """Print the plan of a pipeline file to stdout."""
-    with built_engine(pipeline) as engine:
+    with planning_engine(pipeline) as engine:
         print(engine.explain(form.value, verbose), flush=True)
+
+
+def check_pipeline(pipeline: Pipeline) -> None:
+    """Declare and plan everything in a pipeline file, and print what it has."""
+    with planning_engine(pipeline) as engine:
+        engine.explain()
+    parts = [
+        counted(len(pipeline.streams), "stream"),
+        counted(len(pipeline.tables), "table"),
+        counted(len(pipeline.views), "view"),
+        counted(len(pipeline.queries), "query", "queries"),
+    ]
+    print(f"fine: {', '.join(parts)}", flush=True)
 
 
 def run_pipeline(
@@ -137,6 +150,7 @@ def run_pipeline(
     """
     console = Console(stderr=True)
     started = monotonic()
+    check_before_start(pipeline)
     with built_engine(pipeline) as engine:
         lookups = PeriodicLookups(engine, form, console)
         with lookups.running(lookup_every), _progress_display(console, engine, show_progress):

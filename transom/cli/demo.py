@@ -183,8 +183,8 @@ def declare_demo(engine: Engine, count: int, total: int | None) -> FlightReplay:
     engine.table("airlines", str(data_file("airlines.csv")))
     tally = Tally()
     for name, query in engine.register_all(demo_queries(count)).items():
-        query.subscribe(partial(tally.add, name))
-    engine.register_all(EARLY | LOOKUPS)
+        if name not in EARLY and name not in LOOKUPS:
+            query.subscribe(partial(tally.add, name))
     replay = FlightReplay(engine, feed, tally, len(engine.queries()), total)
     engine.follow(lambda report: replay.committed.release() if report.stream == "flights" else None)
     return replay
@@ -216,11 +216,12 @@ def print_totals(console: Console, replay: FlightReplay) -> None:
         "rejected rows": f"{stream.rejected:,}",
         "rows per second": f"{stream.rows / seconds:,.0f} ({seconds:.1f} s)",
     }
-    width = max(map(len, (*lines, *LOOKUPS)))
+    lookups = [name for name in LOOKUPS if name in replay.engine.queries()]
+    width = max(map(len, (*lines, *lookups)))
     console.print()
     for name, value in lines.items():
         console.print(f"  {name:<{width}}  {value}", highlight=False)
-    for name in LOOKUPS:
+    for name in lookups:
         for row in replay.engine.query(name).lookup().to_pylist():
             _, end, answer = window_and_values(row, LOOKUP_COLUMNS)
             until = f"in the 24 hours up to {end:%b %d %H:%M}, looked up"

@@ -121,6 +121,7 @@ def query(
     ] = None,
     summary: SummaryStatements = None,
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
+    time_unit: Annotated[list[str] | None, _per_stream("time_unit", "UNIT")] = None,
     slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
     max_ahead: Annotated[list[str] | None, _per_stream("max_ahead", "DURATION")] = None,
@@ -181,6 +182,7 @@ def query(
 
     per_stream = {
         "time": time,
+        "time_unit": time_unit,
         "slack": slack,
         "horizon": horizon,
         "max_ahead": max_ahead,
@@ -258,7 +260,8 @@ def replay(
     path: Annotated[str, typer.Argument(metavar="PATH", help="the recording: a file, directory or pattern")],
     time: Annotated[str, typer.Option("--time", metavar="COLUMN", help=HELP["time"])],
     sql: Annotated[
-        list[str] | None, typer.Option("--sql", metavar="SQL", help="a query; several are called q1, q2, ...")
+        list[str] | None,
+        typer.Option("--sql", metavar="SQL", help="a query, or CREATE VIEW; several are called q1, q2, ..."),
     ] = None,
     query: Annotated[
         list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
@@ -315,6 +318,7 @@ def replay(
     --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
     """
     from transom.cli.adhoc_options import read_replay
+    from transom.sql.clauses.view import is_view_statement
 
     options = read_replay(
         path,
@@ -324,9 +328,25 @@ def replay(
     )
     from transom.cli import replay_command
 
-    queries = replay_command.named_queries(sql or [], query or [])
+    views = [text for text in sql or [] if is_view_statement(text)]
+    queries = replay_command.named_queries([text for text in sql or [] if text not in views], query or [])
     stream = name or replay_command.stream_name(path)
-    replay_command.replay_recording(stream, path, queries, options, form, full, master, summaries or [])
+    replay_command.replay_recording(
+        stream, path, queries, options, form, full, master, [*views, *(summaries or [])]
+    )
+
+
+@app.command("check")
+@with_exit_codes
+def check_file(pipeline_file: PipelineFile) -> None:
+    """Check a pipeline file without running it: its paths, tables, streams, views, queries and sinks."""
+    from transom.cli.pipeline import load_pipeline
+
+    pipeline = load_pipeline(pipeline_file)
+
+    from transom.cli import commands
+
+    commands.check_pipeline(pipeline)
 
 
 @app.command()
@@ -354,7 +374,7 @@ def explain(
 @app.command()
 @with_exit_codes
 def demo(
-    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="the number of queries")] = 48,
+    queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="the number of queries")] = 52,
     days: Annotated[
         int, typer.Option("--days", min=1, max=365, metavar="N", help="the number of days of 2013")
     ] = 7,

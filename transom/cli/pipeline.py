@@ -27,7 +27,7 @@ from transom.sql.clauses.summary import parse_summary
 Settings = dict[str, Any]
 
 NESTED_SECTIONS = ("tokens",)  # in the section `server`
-SECTION_NAMES = (*(name for name in SETTING_SECTIONS if name not in NESTED_SECTIONS), "summaries")
+SECTION_NAMES = (*(name for name in SETTING_SECTIONS if name not in NESTED_SECTIONS), "views", "summaries")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Pipeline:
     tables: Mapping[str, Settings] = field(default_factory=dict)
     sinks: list[Settings] = field(default_factory=list)
     engine: Settings = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)  # the SELECT of each view, by name
     summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY statements
     server: Settings = field(default_factory=dict)
 
@@ -105,6 +106,7 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
         tables=tables,
         sinks=_sinks(given.get("sinks") or [], "sinks", base),
         engine=defaults | _settings(ENGINE, given.get("engine") or {}, "engine", base),
+        views=_views(given),
         summaries=_summaries(given.get("summaries") or []),
         server=_server(given.get("server") or {}, base),
     )
@@ -115,6 +117,15 @@ def _server(given: Any, base: Path) -> Settings:
     for at, entry in enumerate(settings.get("tokens", ())):
         settings["tokens"][at] = _settings(TOKEN, entry, f"server.tokens[{at}]", base)
     return settings
+
+
+def _views(given: Mapping[str, Any]) -> dict[str, str]:
+    views = {}
+    for name, text in _mapping(given, "views").items():
+        if not isinstance(text, str) or not text.strip():
+            raise SettingError(f"views.{name}: expected SELECT as text, not {text!r}")
+        views[name] = text.strip().rstrip(";").rstrip()
+    return views
 
 
 def _summaries(given: Any) -> list[str]:

@@ -29,7 +29,7 @@ from transom.cli.result_text import (
 from transom.client.connection import Server
 from transom.client.connection_errors import ServerError
 from transom.client.remote_query import RemoteQuery
-from transom.durations import SECOND, format_instant
+from transom.durations import SECOND, format_duration, format_instant
 from transom.errors import SettingError
 
 TEXT_TYPES = ("string", "char", "varchar", "date", "timestamp")  # their values are strings in JSON
@@ -95,11 +95,23 @@ def stream_row(stream: StreamStatus) -> dict[str, Any]:
         "queries": stream.queries,
         "rows": stream.rows,
         "rows/s": round(stream.rate),
-        "lag": "ended" if stream.finished else "" if stream.lag is None else f"{stream.lag:.1f} s",
+        "lag": "ended" if stream.finished else "" if stream.lag is None else _lag_text(stream.lag),
         "watermark": "" if mark is None else format_instant(mark) if stream.is_time else str(mark),
         "late": stream.late,
         "rejected": stream.rejected,
     }
+
+
+def _lag_text(seconds: float) -> str:
+    """A delay in its two largest units.
+
+    >>> _lag_text(2.34), _lag_text(22352891.8)
+    ('2.3 s', '36 weeks 6 days')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    words = format_duration(int(seconds) * 1_000_000).split()
+    return " ".join(words[:4])
 
 
 def register_queries(
@@ -109,12 +121,12 @@ def register_queries(
     partial: bool,
     parameters: Sequence[str] = (),
 ) -> None:
-    """Run CREATE SUMMARY statements, register queries, and print the names of the queries."""
+    """Run CREATE and DROP statements, register queries, and print the names of the queries."""
     name, texts = name_and_texts(words, files)
     statements = list(read_statements(texts, files))
     if not statements:
         raise SettingError("give a query: transom register [NAME] 'SELECT ...', or --sql-file FILE")
-    queries = [text for text in statements if not is_summary_statement(text)]
+    queries = [text for text in statements if not is_create_or_drop(text)]
     values = read_parameters(parameters)
     if values and len(queries) != 1:
         raise SettingError(f"--parameter is for one query, and there are {len(queries)}")
@@ -122,7 +134,7 @@ def register_queries(
     if name is not None and len(queries) != 1:
         raise SettingError(f"{name} can name only one query, and there are {len(queries)}")
     for text in statements:
-        if is_summary_statement(text):
+        if is_create_or_drop(text):
             server.execute(text)
     for query in server.register_each([(name, text) for text in queries], partial=partial):
         print(query.name, flush=True)
@@ -177,8 +189,8 @@ def is_sql(text: str) -> bool:
     return _SQL_START.match(text) is not None
 
 
-def is_summary_statement(text: str) -> bool:
-    """Whether a text is CREATE SUMMARY or DROP SUMMARY.
+def is_create_or_drop(text: str) -> bool:
+    """Whether a text is CREATE or DROP of a view or a summary.
 
     The parser is not used for that, because it is slow to import.
     """

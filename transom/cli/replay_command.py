@@ -20,6 +20,7 @@ from transom.cli.live_output import ResultPrinter
 from transom.cli.pipeline import check_summaries
 from transom.cli.result_text import Format, default_format
 from transom.errors import SettingError
+from transom.sql.clauses.view import is_view_statement
 
 
 def named_queries(sql: Sequence[str], named: Sequence[str]) -> dict[str, str]:
@@ -56,10 +57,11 @@ def replay_recording(
     form: Format | None,
     full: bool,
     master: str | None,
-    summaries: Sequence[str] = (),
+    statements: Sequence[str] = (),
 ) -> None:
     """Deliver a recording to its end and print results; then close every window and print lookups."""
     form = default_format(form, sys.stdout)
+    summaries = [text for text in statements if not is_view_statement(text)]
     check_summaries(summaries, [f"--summary {text}" for text in summaries])
     if form is not None and form.is_csv and len(queries) > 1:
         raise SettingError("CSV can print the results of only one query; use --format json for several")
@@ -67,7 +69,7 @@ def replay_recording(
     engine = open_engine({} if master is None else {"master": master})
     try:
         recording = engine.replay(name, path, **options)
-        for text in summaries:
+        for text in statements:
             engine.execute(text)
         printer = ResultPrinter(form, full, len(queries) > 1, sys.stdout)
         handles = engine.register_all(queries)

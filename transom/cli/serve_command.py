@@ -86,12 +86,14 @@ def serve(
     # Importing Spark and the web server takes seconds, so usage errors are reported before that.
     from transom.cli.build_engine import built_engine
     from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
+    from transom.cli.small_input import check_before_start
     from transom.server.lifecycle import HttpServer
     from transom.web_service import serve_engine
 
     http = HttpServer(settings)
-    typer.echo("starting the engine ...", err=True)
     try:
+        check_before_start(pipeline)
+        typer.echo("starting the engine ...", err=True)
         with built_engine(pipeline, keep=True) as engine, stop_requested() as requested:
             service = serve_engine(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")  # printed only when the engine is running

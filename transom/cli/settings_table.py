@@ -30,7 +30,13 @@ STREAM = (
     Setting("schema", "text", "the columns, as in `site int, price double, ts timestamp`", "from the files"),
     Setting("options", "options", "options of Spark's reader, such as `header: true`"),
     Setting("files_per_batch", "count", "the largest number of files in a batch", "1"),
-    Setting("time", "text", "the column that holds a row's event time", required=True),
+    Setting(
+        "time",
+        "text",
+        "the column that holds a row's event time, or an SQL expression such as `event.ts` or `to_timestamp(text)`",
+        required=True,
+    ),
+    Setting("time_unit", "text", "the unit of a time that is a whole number since 1970: s, ms or us"),
     Setting(
         "slack",
         "slack",
@@ -121,6 +127,8 @@ ENGINE = (
         "the longest RANGE, SLIDE or ROWS; times in microseconds",
         "9007199254740992",
     ),
+    Setting("session_gap", "count", "the longest gap of SESSION; times in microseconds", "2678400000000"),
+    Setting("rows_of_key", "count", "the most ROWS with PARTITION BY", "10000"),
     Setting("windows_per_row", "count", "the most windows that hold a row: RANGE divided by SLIDE", "100000"),
     Setting("group_bytes", "count", "the most bytes of a query's slices of one group", "1073741824"),
     Setting("select_items", "count", "the most columns of a query's results", "1000"),
@@ -133,7 +141,21 @@ ENGINE = (
         "stream_expressions", "count", "the most different expressions of all queries of a stream", "10000"
     ),
     Setting(
+        "join_bound",
+        "count",
+        "the longest time bound of a join of two streams; times in microseconds",
+        "2678400000000",
+    ),
+    Setting("joined_pairs", "count", "the most pairs of a join of two streams in a batch", "5000000"),
+    Setting("join_rows", "count", "the most rows that a join of two streams keeps", "20000000"),
+    Setting(
         "collected_values", "count", "the most values of a list or text of an aggregate in one group", "10000"
+    ),
+    Setting(
+        "past_windows",
+        "count",
+        "the most rows that a query remembers of past windows, and its most empty windows in a batch",
+        "1000000",
     ),
     Setting(
         "process_ends", "count", "how many processes end in a batch before a query is suspended for it", "8"

@@ -1,25 +1,29 @@
-"""The choice of a backend for `transom query`: small files are read in this process, without starting Spark."""
+"""The choice of a backend for `transom query` and `explain`: small files are read, and plans made, without Spark."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from transom.backends.arrow_frame import local_path
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.files import list_local_files
+from transom.backends.local.planning import PlanningBackend
 from transom.cli.backend_choice import BackendChoice
-from transom.cli.build_engine import declare_pipeline, open_engine
+from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.pipeline import Pipeline, Settings
-from transom.errors import SettingError, SQLError
+from transom.errors import BackendLimitError, SettingError, SQLError
 from transom.runtime.engine import Engine
 from transom.sql.interpreter.types import NEEDS_SPARK
 
 # Up to so many bytes the local backend is done before Spark would have started.
 MAX_TEXT_BYTES = 16_000_000
 MAX_PARQUET_BYTES = 256_000_000
+MAX_CHECKED_QUERIES = 500
 
 
 @contextmanager
@@ -38,6 +42,68 @@ def adhoc_engine(pipeline: Pipeline, choice: BackendChoice) -> Iterator[Engine]:
         yield engine
     finally:
         engine.stop()
+
+
+@contextmanager
+def planning_engine(pipeline: Pipeline) -> Iterator[Engine]:
+    """An engine that plans everything that the pipeline declares; it is stopped at the end of the block.
+
+    It needs no JVM, unless Spark has to find out the columns of a file, or an expression is known to Spark alone.
+    """
+    engine = _engine_without_spark(pipeline)
+    if engine is None:
+        with built_engine(pipeline) as engine:
+            yield engine
+        return
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def _engine_without_spark(pipeline: Pipeline) -> Engine | None:
+    """The engine on a backend without a JVM; None if the pipeline needs Spark."""
+    sources = [*pipeline.streams.values(), *pipeline.tables.values()]
+    if pipeline.engine.get("backend", "spark") != "spark" or not all(map(_has_known_columns, sources)):
+        return None
+    settings = {name: value for name, value in pipeline.engine.items() if name != "master"}
+    engine = open_engine({**settings, "backend": PlanningBackend()})
+    try:
+        declare_pipeline(engine, pipeline)
+    except BaseException as error:
+        engine.stop()
+        is_function_of_spark = isinstance(error, SQLError) and NEEDS_SPARK in str(error)
+        if is_function_of_spark or isinstance(error, BackendLimitError):
+            return None
+        raise
+    return engine
+
+
+def check_before_start(pipeline: Pipeline) -> None:
+    """Raise what is wrong with a pipeline before Spark is started, as far as that can be told without it.
+
+    A checkpoint may have views and queries that those of the file need. Thousands of queries would take longer than
+    Spark to start.
+    """
+    checkpoint = pipeline.engine.get("checkpoint")
+    is_new = checkpoint is None or ("://" not in checkpoint and not local_path(checkpoint).exists())
+    if not is_new or len(pipeline.queries) > MAX_CHECKED_QUERIES:
+        return
+    settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
+    log = logging.getLogger("transom")
+    was_disabled, log.disabled = log.disabled, True  # the engine itself warns
+    try:
+        engine = _engine_without_spark(replace(pipeline, engine=settings))
+    finally:
+        log.disabled = was_disabled
+    if engine is not None:
+        engine.stop()
+
+
+def _has_known_columns(source: Settings) -> bool:
+    """Whether the columns of a source are known without Spark: they are given, or in plain files."""
+    is_here = "://" not in source["path"]
+    return is_here and ("schema" in source or _reads_as_spark(source))
 
 
 def local_engine(pipeline: Pipeline) -> Engine | None:

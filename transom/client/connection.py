@@ -23,6 +23,8 @@ from transom.api.records import (
     StreamStatus,
     SummaryList,
     SummaryStatus,
+    ViewList,
+    ViewStatus,
 )
 from transom.client.arrow_rows import table_from_rows
 from transom.client.connection_errors import ServerError
@@ -32,8 +34,11 @@ from transom.errors import SQLError, StateError, TransomError
 
 LIST_LIMIT = 1000  # queries in one request
 RECONNECT_SECONDS = 0.1
-_DROP_SUMMARY = re.compile(
-    r"""\s*DROP\s+SUMMARY\s+(?P<if>IF\s+EXISTS\s+)?(?:`(?P<tick>[^`]+)`|"(?P<quote>[^"]+)"|(?P<name>\w+))\s*;?\s*""",
+_CREATE_VIEW = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\s+(?:OR\s+REPLACE\s+)?VIEW\b", re.IGNORECASE | re.DOTALL
+)
+_DROP = re.compile(
+    r"""\s*DROP\s+(?P<what>SUMMARY|VIEW)\s+(?P<if>IF\s+EXISTS\s+)?(?:`(?P<tick>[^`]+)`|"(?P<quote>[^"]+)"|(?P<name>\w+))\s*;?\s*""",
     re.IGNORECASE,
 )
 
@@ -206,7 +211,16 @@ class Server:
         """The shared plan of all queries, as text, json or mermaid."""
         return self._http.text("/api/explain", format=format, verbose=verbose or None)
 
-    # --- summaries ---
+    # --- views and summaries ---
+
+    def view(self, name: str, sql: str) -> None:
+        """Create a view: a SELECT that filters and projects a stream, for queries to read by its name."""
+        self.execute(f"CREATE VIEW `{name}` AS {sql}")
+
+    def views(self) -> dict[str, ViewStatus]:
+        """Every view by name: its text, its columns, and what reads it."""
+        listed = self._http.record(ViewList, "GET", "/api/views").views
+        return {view.name: view for view in listed}
 
     def summaries(self) -> dict[str, SummaryStatus]:
         """The status of every summary, by name."""
@@ -214,14 +228,16 @@ class Server:
         return {summary.name: summary for summary in listed}
 
     def execute(self, statement: str) -> None:
-        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch."""
-        drop = _DROP_SUMMARY.fullmatch(statement)
+        """Run CREATE VIEW, DROP VIEW, CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch."""
+        drop = _DROP.fullmatch(statement)
         if drop is None:
-            self._http.json("POST", "/api/summaries", {"sql": statement})
+            where = "views" if _CREATE_VIEW.match(statement) else "summaries"
+            self._http.json("POST", f"/api/{where}", {"sql": statement})
             return
         name = drop["tick"] or drop["quote"] or drop["name"]
+        where = "views" if drop["what"].upper() == "VIEW" else "summaries"
         try:
-            self._http.json("DELETE", f"/api/summaries/{path_segment(name)}")
+            self._http.json("DELETE", f"/api/{where}/{path_segment(name)}")
         except NotFound:
             if drop["if"] is None:
                 raise

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 SELECTION = "selection"  # the id of the selection that a slice belongs to
 SLICE = "slice"  # where a slice starts
+SESSION_START = "start"  # where a session starts, beside the id that tells where it ends
 STOP = "stop"  # where a slice stops
 FRAGMENT = "fragment"  # the fragment that a cell of a shard belongs to
 ROWS = "rows"  # how many tuples a row stands for

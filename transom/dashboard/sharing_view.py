@@ -206,6 +206,7 @@ def _family(family: Plan, words: Sequence[str], is_open: bool) -> str:
     kind = {
         "range": f"range of {readable(family['scalar'] or '')}",
         "grid": f"grid of {readable(family['scalar'] or '')}",
+        "gaps": "sessions of several gaps",
         "signature": f"signature of {counted(family['conjuncts'], 'condition')}",
     }.get(family["kind"], "single query")
     facts = [counted(len(family["selections"]), "selection"), counted(family["queries"], "query", "queries")]
@@ -239,6 +240,10 @@ def _selection(selection: Plan, words: Sequence[str]) -> str:
     where = f'<span class="cond">{esc(readable(selection["residual"] or selection["where"] or "all rows"))}</span>'
     holds = selection["holds"]
     rate = f"{counted(slicing['edges'], 'slice')} per {slicing['per']}"
+    if slicing.get("gap") is not None:
+        rate = f"sessions, gap {slicing['gap']}"
+    if slicing.get("by_key"):
+        rate = "the last rows of each key"
     held = f"{counted(holds['slices'], 'slice')} held {_place_text(holds['place'])}"
     shared = (
         f"shared by {counted(len(queries), 'query', 'queries')} with "

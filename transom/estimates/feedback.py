@@ -74,7 +74,7 @@ def with_observations(
     estimators = dict(before)
     for observation in observations:
         name = observation.query
-        if name in queries and queries[name].query.emit is not None:
+        if name in queries and queries[name].query.is_projected:
             estimator = estimators.get(name) or new_estimator(queries[name])
             estimators[name] = estimator.with_early(observation.values, observation.estimates)
     return estimators
@@ -113,7 +113,7 @@ def _shown(
     queries: Mapping[str, CompiledQuery],
 ) -> Results:
     """Early results with their estimates, and those of queries without EMIT EARLY."""
-    batches = [batch for batch in early.batches if queries[batch.names[0]].query.emit is None]
+    batches = [batch for batch in early.batches if not queries[batch.names[0]].query.is_projected]
     for values, estimates in estimated:
         batches.append(with_estimates(queries[values.batch.names[0]], values.batch, estimates))
     return Results(batches)

@@ -37,7 +37,7 @@ class ResultValues:
         members, table = [queries[name] for name in batch.names], batch.table
         bound = members[0].query
         which = np.repeat(np.arange(len(members)), np.diff(batch.bounds))
-        specs = WindowSpecs.of([query.spec for query in members])[which]
+        specs = WindowSpecs.of([query.query.window for query in members])[which]
         wids = windows.last_ended(specs, one_array(table.column(1)).cast(pa.int64()).to_numpy())
         keys = [one_array(table[item.name]) for item in bound.items if item.is_key]
         group = row_hashes(keys, table.num_rows).view(np.int64)
@@ -71,7 +71,7 @@ class ResultValues:
 def emitting(results: Results, queries: Mapping[str, CompiledQuery]) -> Iterator[ResultValues]:
     """The results of queries with EMIT EARLY whose state is on the driver."""
     for batch in results.batches:
-        if queries[batch.names[0]].query.emit is not None:
+        if queries[batch.names[0]].query.is_projected:
             yield ResultValues.of(batch, queries)
 
 

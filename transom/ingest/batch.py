@@ -13,14 +13,14 @@ from operator import add
 import numpy as np
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, PositionedFrame, TableJoin
+from transom.backends.base import Backend, Frame, PositionedFrame, RecordBatches, ShippedPlan, TableJoin, Task
 from transom.backends.expressions import at_clock, micros, quoted, text_literal
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
+from transom.columns.record_batches import in_large_tables
 from transom.durations import format_duration
 from transom.elements import Clock, ClockKind
-from transom.ingest.late_rows import MISSED_BY, joined_bits, with_missed
+from transom.ingest.late_rows import MISSED_BY, joined_bits, late_task, with_missed
 from transom.ingest.tables import StaticTables
-from transom.ingest.tasks import aggregate_task, late_task
 from transom.kernel.aggregate import (
     BatchPlan,
     Outcome,
@@ -46,7 +46,9 @@ from transom.windows.horizon import horizon_limit
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID, POSITION = "__row_number__", "__row_id__", "__position__"
+CARRIED = "__carried__"  # before the names of columns that late and rejected rows are listed with
 OUTCOME = pa.schema([("outcome", pa.binary())])
+CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in memory
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class IngestRun:
             self.time = f"CASE WHEN `{CORRUPT}` IS NULL THEN {self.time} END"
         self._held = ExitStack()
         self._positioned: PositionedFrame | None = None  # the rows, if single ones can be read
+        self._carried: list[str] = []  # the columns that late and rejected rows are listed with
         self._unique_joins: dict[tuple[str, tuple[str, ...]], bool] = {}  # by join, and the joins beside it
 
     def __enter__(self) -> IngestRun:
@@ -139,7 +142,10 @@ class IngestRun:
             frame = self._held.enter_context(frame.with_row_ids(ROW_ID))
         else:
             self._positioned = frame.with_positions(POSITION)
-            frame = frame if self._positioned is None else self._positioned.frame
+            if self._positioned is not None:
+                frame = self._positioned.frame
+            elif self._expects_late_rows:
+                self._carried = list(frame.columns)
         limit, is_exact = self._first_limit(frame)
         frame = self._numbered(frame, limit)
         branches = [
@@ -150,6 +156,7 @@ class IngestRun:
             limit, outcomes = self._of_first_batch(branches, outcomes)
         elif not is_exact and outcomes[0].ahead:
             limit, outcomes = self._with_rows_after_a_gap(branches, outcomes, limit)
+        branches, outcomes = self._with_late_sessions(branches, outcomes, limit)
         outcome = _combined(outcomes, self.batch.shared.layouts)
         plans = (branch.plan for branch in branches)
         outcome.accounts = reduce(add, map(accounts_of, outcomes, plans))
@@ -160,6 +167,16 @@ class IngestRun:
         if outcome.timeless or outcome.ahead:
             ingested.rejected = self._rejected(self._listed_rejected(outcome) or frame, limit)
         return ingested
+
+    @property
+    def _expects_late_rows(self) -> bool:
+        """Whether tasks shall return late and rejected rows at once: earlier batches had some.
+
+        To find them again would take a second job. To hand all columns to the tasks costs less than that, but more
+        than the columns that queries read.
+        """
+        totals = self.batch.before.totals
+        return not self.batch.on_driver and totals.late + totals.rejected > 0
 
     # --- the horizon ---
 
@@ -192,7 +209,16 @@ class IngestRun:
             (), (), {}, {}, "t0", limit=cut, horizon=rules.horizon, first_time=rules.usable_times[0]
         )
         profile = self._aggregate(_Branch((), (), frame, plan, {"t0": self.time}), plan).profile
-        return self._not_after_clock(horizon_limit(profile, high, rules.horizon)), profile
+        return self._with_margin(horizon_limit(profile, high, rules.horizon)), profile
+
+    def _with_margin(self, limit: int | None) -> int:
+        """The highest time that rows may have when they are read again.
+
+        No row of the batch lies within the horizon above the limit, so that the margin changes nothing; but a row whose
+        time is `current_timestamp()` is later each time that Spark evaluates it.
+        """
+        horizon = self.batch.rules.horizon
+        return self._not_after_clock(None if limit is None or horizon is None else limit + horizon)
 
     def _not_after_clock(self, limit: int | None) -> int:
         rules = self.batch.rules
@@ -204,7 +230,7 @@ class IngestRun:
     ) -> tuple[int | None, list[Outcome]]:
         """Apply the horizon to a stream's first batch: aggregate it again if a row lies beyond."""
         profile, rules = outcomes[0].profile, self.batch.rules
-        limit = self._not_after_clock(horizon_limit(profile, None, rules.horizon))
+        limit = self._with_margin(horizon_limit(profile, None, rules.horizon))
         top = outcomes[0].clocks.get(rules.clock, Profile()).top
         if top is None or top <= limit:
             return limit, list(outcomes)
@@ -223,10 +249,27 @@ class IngestRun:
             more = self._aggregate(branch, replace(branch.plan, limit=new_limit, floor=limit))
             merged = merge([outcome, more], self.batch.shared.layouts)
             merged.rows, merged.timeless, merged.ahead = outcome.rows, outcome.timeless, more.ahead
-            merged.rejected_rows = more.rejected_rows
+            merged.rejected_rows, merged.carried_rejected = more.rejected_rows, more.carried_rejected
             merged.profile = outcome.profile
             combined.append(merged)
         return new_limit, combined
+
+    def _with_late_sessions(
+        self, branches: list[_Branch], outcomes: list[Outcome], limit: int | None
+    ) -> tuple[list[_Branch], list[Outcome]]:
+        """Aggregate the batch again if rows are late for sessions: only the rows of all tasks together show that."""
+        sheets = self.batch.state.sheets
+        plans = [
+            branch.plan.with_late_sessions(outcome, sheets)
+            for branch, outcome in zip(branches, outcomes, strict=True)
+        ]
+        if not any(plans):
+            return branches, outcomes
+        known = [
+            replace(branch, plan=replace(plan or branch.plan, limit=limit))
+            for branch, plan in zip(branches, plans, strict=True)
+        ]
+        return known, [self._aggregate(branch, branch.plan) for branch in known]
 
     # --- from rows to the kernel ---
 
@@ -275,6 +318,8 @@ class IngestRun:
 
         A comparison that first casts a key (an integer with a text) may match several.
         """
+        if join.is_membership:
+            return True
         version = self.batch.versions[join.table]
         types = {quoted(name): type for name, type in self.batch.columns.items()}
         for other_join in joins:
@@ -303,6 +348,7 @@ class IngestRun:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         if self._positioned is not None:
             scalars[POSITION] = f"`{POSITION}`"
+        scalars |= {f"{CARRIED}{name}": quoted(name) for name in self._carried}
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
         families, interests, index = shared.families, shared.interests, shared.index
@@ -329,6 +375,7 @@ class IngestRun:
             store_inputs=store_inputs(self.batch.state, self.batch.before, gathered),
             index=index,
             position=None if self._positioned is None else POSITION,
+            carried=tuple(f"{CARRIED}{name}" for name in self._carried),
             limits=self.batch.limits,
         )
         return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
@@ -360,6 +407,9 @@ class IngestRun:
             rows = self._positioned.rows_at(listed.at)
             if rows is not None:
                 return self.backend.frame(rows.select(columns).append_column(MISSED_BY, listed.missed_by))
+        if listed is not None and listed.rows is not None:
+            rows = self._as_they_came(listed.rows).select(columns)
+            return self.backend.frame(rows.append_column(MISSED_BY, listed.missed_by))
         if len(own) == 1:
             return self._missed(own[0], columns)
         ids = ", ".join(f"{id}L" for id in _row_sets(outcomes)[1].tolist())
@@ -392,10 +442,16 @@ class IngestRun:
 
     def _listed_rejected(self, outcome: Outcome) -> Frame | None:
         """The rejected rows, if the kernel has listed them."""
+        if outcome.carried_rejected is not None:
+            return self.backend.frame(self._as_they_came(outcome.carried_rejected))
         if self._positioned is None or outcome.rejected_rows is None:
             return None
         rows = self._positioned.rows_at(outcome.rejected_rows)
         return None if rows is None else self.backend.frame(rows)
+
+    def _as_they_came(self, carried: pa.Table) -> pa.Table:
+        """Rows that tasks have carried, under their own names."""
+        return carried.rename_columns(self._carried)
 
     def _rejected(self, frame: Frame, limit: int | None) -> Frame:
         hidden = [name for name in HIDDEN if name in frame.columns]
@@ -425,6 +481,28 @@ class IngestRun:
         is_time = self.batch.rules.clock.kind is ClockKind.TIME
         reason = "not of the years 1 to 9999" if is_time else "too large a number"
         return f"WHEN ({self.time}) NOT BETWEEN {first} AND {last} THEN 'no time: {reason}' "
+
+
+def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
+    """A task that packs the outcome of its rows, and writes the cells that executors keep."""
+
+    def task(batches: RecordBatches) -> RecordBatches:
+        plan = shipped.plan()
+        done: Outcome | None = None
+        for table in in_large_tables(batches):
+            outcome = aggregate_rows(table, plan)
+            done = outcome if done is None else merge([done, outcome], plan.layouts)
+            cells = sum(shard.table.num_rows for _, shard in done.shards)
+            if (
+                shelf is not None
+                and cells + sum(one.run.entries for one in done.executor_runs) > CELLS_AT_ONCE
+            ):
+                done = write_shards(done, shelf)
+        if done is not None:
+            packed = pickle.dumps(done if shelf is None else write_shards(done, shelf))
+            yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], OUTCOME.names)
+
+    return task
 
 
 def _merged_joins(queries: Sequence[CompiledQuery]) -> Iterator[Join]:

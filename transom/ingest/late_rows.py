@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.backends.base import RecordBatches, ShippedPlan, Task
 from transom.columns.bit_columns import bit_column, bit_matrix
+from transom.columns.record_batches import in_large_tables
 from transom.kernel.aggregate import BatchPlan, late_rows
 
 MISSED_BY = "missed_by"
@@ -18,6 +20,17 @@ def with_missed(table: pa.Table, plan: BatchPlan, keep: Sequence[str]) -> pa.Tab
     """The rows that some query missed: some of their columns, and the groups of queries that missed them."""
     late = late_rows(table, plan)
     return table.select(list(keep)).take(pa.array(late.at)).append_column(MISSED_BY, late.missed_by)
+
+
+def late_task(shipped: ShippedPlan, keep: list[str]) -> Task:
+    """A task that passes on the rows that some query missed, and which queries did."""
+
+    def task(batches: RecordBatches) -> RecordBatches:
+        plan = shipped.plan()
+        for table in in_large_tables(batches):
+            yield from with_missed(table, plan, keep).combine_chunks().to_batches()
+
+    return task
 
 
 def joined_bits(ids: NDArray[np.int64], parts: Sequence[tuple[int, pa.Table, str]]) -> pa.Array:

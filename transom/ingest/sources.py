@@ -226,7 +226,8 @@ class FeedSource(Source):
         return self._columns
 
     def push(self, rows: pa.Table | Iterable[Any]) -> int:
-        """Queue rows: an Arrow table, mappings, or tuples in the order of the schema."""
+        """Queue rows: an Arrow table, a table of pandas, Polars or DuckDB, mappings, or tuples in the order of the
+        schema."""
         table = self._table(rows)
         if table.num_rows:
             with self._lock:
@@ -241,7 +242,8 @@ class FeedSource(Source):
     def _table(self, rows: pa.Table | Iterable[Any]) -> pa.Table:
         names = self._schema.names
         try:
-            if isinstance(rows, pa.Table | pa.RecordBatch):
+            if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+                rows = pa.table(rows)
                 absent = [name for name in names if name not in rows.schema.names]
                 if absent:
                     raise SettingError(f"the rows pushed into {self.name} have no column {absent[0]}")
@@ -249,12 +251,13 @@ class FeedSource(Source):
                 return pa.table([valid_text(column) for column in columns], schema=self._schema)
             if isinstance(rows, tuple) and rows and not isinstance(rows[0], tuple | list | Mapping):
                 raise SettingError(f"push takes a list of rows, also for a single row of {self.name}")
+            zone = self.backend.time_zone
             records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]
             unknown = {name for row in records for name in row} - set(names)
             if unknown:
                 raise SettingError(f"the rows pushed into {self.name} have an unknown column {min(unknown)}")
             columns = [
-                _column([row.get(field.name) for row in records], field.type) for field in self._schema
+                _column([row.get(field.name) for row in records], field.type, zone) for field in self._schema
             ]
             return pa.table(columns, schema=self._schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
@@ -346,10 +349,24 @@ class ResultSource(Source):
         raise SettingError("a query brings its results itself")
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Python values as a column; times may also be text or microseconds."""
+class DerivedSource(ResultSource):
+    """Rows that are made of the rows of other streams; they end when those do."""
+
+    finite = False
+
+    def __init__(self, columns: Columns):
+        self._columns = columns
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+
+def _column(values: list[Any], kind: pa.DataType, zone: str) -> pa.Array:
+    """Python values as a column; times may also be text or microseconds, and without an offset are in the zone."""
     if pa.types.is_timestamp(kind):
-        return pa.array([None if v is None else parse_instant(v) for v in values], pa.int64()).cast(kind)
+        own = zone if kind.tz is not None else "UTC"
+        return pa.array([None if v is None else parse_instant(v, own) for v in values], pa.int64()).cast(kind)
     return pa.array(values, kind, from_pandas=False)
 
 

@@ -16,8 +16,10 @@ from transom.backends.base import Frame
 from transom.backends.expressions import micros, quoted
 from transom.columns.readable_values import readable_table
 from transom.elements import Clock, Prod, Punctuation
+from transom.ingest.event_time import EventTime
 from transom.ingest.sources import Source, with_time
 from transom.plan.compiled_query import pattern_value
+from transom.sql.derived_stream import DerivedStream
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod
@@ -44,11 +46,19 @@ class Stream:
     # Conditions that are true for rows that are punctuations or prods.
     markers: Mapping[type[Punctuation | Prod], str] = field(default_factory=dict)
     prods: ProdRows | None = None  # its rows are prods of another stream
+    derived: DerivedStream | None = None  # its rows are made of those of other streams
     last_data: int = 0  # the loop's clock when it last brought rows
     idle_closed: bool = True  # nothing has come since its windows were closed
+    event_time: EventTime | None = None  # if its time is an expression
+    unsupported: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns that were left out, with their types
 
     def with_time(self, frame: Frame) -> Frame:
         """Its rows with a time column that holds times; rows that are prods of another stream may have none."""
+        if self.event_time is not None:
+            own = self.event_time
+            return frame if own.column in frame.columns else frame.extend({own.column: own.sql})
         time = self.rules.clock.attribute if self.prods is None else self.prods.until
         return frame if time is None else with_time(frame, time, self.source.time_format)
 

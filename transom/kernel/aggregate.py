@@ -6,7 +6,7 @@ It runs where the rows are: inside a Spark task, on the driver or in a test.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from transom.columns.arrays import Mask
 from transom.columns.bit_columns import bit_column
+from transom.columns.groups import normalized
 from transom.elements import Clock, WindowSpec
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import fold
@@ -28,6 +29,7 @@ from transom.kernel.query_counts import (
     Cells,
     QueryCounts,
     QueryIndex,
+    add_missed_sessions,
     batch_accounts,
     cells_of_shard,
     cells_of_sheets,
@@ -35,6 +37,7 @@ from transom.kernel.query_counts import (
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
 from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by_any
+from transom.kernel.sessions import LateSessions, fold_sessions, late_sessions
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
 from transom.kernel.sheets import combine_sheets
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
@@ -67,6 +70,7 @@ class Interest:
     pinned: Mapping[str, tuple[Any, ...]]
     windows: tuple[tuple[WindowSpec, int | None], ...]
     members: tuple[tuple[str, ...], ...] = ()
+    in_order: bool = False  # their windows close one after the other, for all groups at once
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ class BatchPlan:
     limits: Limits = field(default_factory=Limits)
     index: QueryIndex = field(default_factory=QueryIndex)  # the standing queries
     position: str | None = None  # a column by which late and rejected rows are listed, if they are few
+    carried: tuple[str, ...] = ()  # columns with which they are listed, where they can't be read again
     first_time: int = -(2**63)  # earlier times are no times
+    late_sessions: Mapping[int, LateSessions] = field(default_factory=dict)  # by selection
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -108,10 +114,28 @@ class BatchPlan:
         return standing + sum(len(one.readers) for one in self.store_inputs)
 
     def writes_shards(self, family: Family, groups: int) -> bool:
-        """Whether the cells of a family are written as shards, for executors to read."""
+        """Whether the cells of a family are written as shards, for executors to read; sessions never are."""
+        if family.session_gap is not None:
+            return False
         if int(family.ids[0]) in self.on_executors:
             return True
         return family.merged and self.most_groups is not None and groups > self.most_groups
+
+    def with_late_sessions(self, outcome: Outcome, sheets: Mapping[str, pa.Table]) -> BatchPlan | None:
+        """The plan that knows the batch's late rows of sessions, given its outcome without them; None: there are none.
+
+        Only all rows of a batch together with the open sessions of the state decide which rows are late.
+        """
+        if not len(self.index.sessions):
+            return None
+        found = late_sessions(
+            self.layouts, outcome.partials, sheets, self.index.session_boundaries(self.closed)
+        )
+        return replace(self, late_sessions=found) if found else None
+
+    def home_of(self, group: int) -> int:
+        """The selection of a group of queries with sessions."""
+        return int(self.index.selections[np.flatnonzero(self.index.groups == group)[0]])
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -142,10 +166,12 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows that some query missed: their numbers or positions, and the groups of queries that missed each, as bits."""
+    """Rows that some query missed: their numbers or positions, the groups of queries that missed each, as bits, and
+    the rows themselves, if they are carried."""
 
     at: NDArray[np.int64]
     missed_by: pa.Array
+    rows: pa.Table | None = None
 
 
 @dataclass
@@ -172,6 +198,7 @@ class Outcome:
     accounts: BatchAccounts = field(default_factory=BatchAccounts)  # what became of the rows, by query
     late_rows: LateRows | None = None  # by position; None if some are not listed
     rejected_rows: NDArray[np.int64] | None = None  # by position; None if some are not listed
+    carried_rejected: pa.Table | None = None  # the rejected rows themselves; None if some are not carried
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
     executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
@@ -203,8 +230,9 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     accepted = has_time & ~ahead
     positions = _positions(rows, plan)
     rejected = outcome.timeless + outcome.ahead
-    if positions is not None and rejected <= plan.limits.listed_rows:
-        outcome.rejected_rows = positions[~accepted]
+    if rejected <= plan.limits.listed_rows:
+        outcome.rejected_rows = None if positions is None else positions[~accepted]
+        outcome.carried_rejected = _carried(table, plan, np.flatnonzero(~accepted))
     if plan.floor is not None:
         accepted &= times > plan.floor
     for clock, name in plan.clocks.items():
@@ -221,18 +249,25 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         wanted |= matched
     late = np.zeros(len(accepted), bool)
     at = _old_rows(rows, plan, accepted)
-    lists_late = positions is not None and len(at) * plan.group_count <= BITS_AT_ONCE
+    is_listing = positions is not None or bool(plan.carried)
+    lists_late = is_listing and len(at) * plan.group_count <= BITS_AT_ONCE
     bits = np.zeros((plan.group_count, len(at) if lists_late else 0), bool)
     if len(at):
         is_late = np.zeros(len(at), bool)
-        for group, missed in _missed_rows(rows.take(at), plan):
+        old = rows.take(at)
+        for group, missed in _missed_rows(old, plan):
             outcome.counts.late[group] = np.count_nonzero(missed)
             is_late |= missed
+            if len(plan.index.sessions):
+                add_missed_sessions(outcome.counts, plan.index, group, old.numbers, plan.clocks, missed)
             if lists_late:
                 bits[group] = missed
         late[at] = is_late
-        if positions is not None and lists_late and np.count_nonzero(is_late) <= plan.limits.listed_rows:
-            outcome.late_rows = LateRows(positions[at[is_late]], bit_column(bits[:, is_late].T))
+        if lists_late and np.count_nonzero(is_late) <= plan.limits.listed_rows:
+            chosen = at[is_late]
+            listed = chosen if positions is None else positions[chosen]
+            missed_by = bit_column(bits[:, is_late].T)
+            outcome.late_rows = LateRows(listed, missed_by, _carried(table, plan, chosen))
     outcome.late, outcome.unwanted = int(late.sum()), int((accepted & ~wanted).sum())
     outcome.counted = int(wanted.sum()) - outcome.late
     if plan.row_id is not None:
@@ -242,8 +277,15 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     return outcome
 
 
+def _carried(table: pa.Table, plan: BatchPlan, at: NDArray[np.int64]) -> pa.Table | None:
+    """Some rows as they came; None if the table does not carry its rows."""
+    return table.select(plan.carried).take(pa.array(at)) if plan.carried else None
+
+
 def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
     """The merged outcome of all tasks, with the cells of its partial aggregates counted by query."""
+    for home, late in plan.late_sessions.items():
+        outcome.counts.missed[plan.index.selections == home] += int(late.rows.sum())
     if outcome.cells is not None and not any(closed.patterned for closed in plan.closed.values()):
         count_cells(outcome.cells, plan.index, plan.closed, outcome.counts)
         return outcome
@@ -280,6 +322,7 @@ def _by_size(plan: BatchPlan, rows: int) -> tuple[tuple[Family, ...], tuple[Fami
             rows
             and size * box_count(family) <= plan.limits.matrix_cells
             and family.merged
+            and family.session_gap is None
             and not plan.writes_shards(family, rows if family.keys else 1)
             and not (family.signed and size >= plan.limits.signature_tuples)  # it is judged by its fragments
         )
@@ -320,7 +363,8 @@ def _aggregate_by_family(
             outcome.shards.append((family, shard))
             count_cells(cells_of_shard(shard, plan.index), plan.index, plan.closed, outcome.counts)
         elif family.grid is None:
-            for layout, table in fold(family, tuples, plan.limits):
+            folded = fold if family.session_gap is None else fold_sessions
+            for layout, table in folded(family, tuples, plan.limits):
                 layouts[layout.id] = layout
                 tables.setdefault(layout.id, []).append(table)
         if family.grid is None:
@@ -433,18 +477,29 @@ def _missed_rows(rows: Rows, plan: BatchPlan) -> Iterator[tuple[int, Mask]]:
     for clock, name in plan.clocks.items():
         times, valid = rows.numbers(name)
         usable[clock] = times, valid & (times > LOWEST) & (times < HIGHEST)
-    closed_masks: dict[tuple[Clock, WindowSpec], Mask | None] = {}  # None: no row
+    closed_masks: dict[tuple[Clock, WindowSpec, bool], Mask | None] = {}  # None: no row
     place = 0
     for interest in plan.interests:
         first, place = place, place + len(interest.windows)
         closed, (times, valid) = plan.closed.get(interest.clock, Closed()), usable[interest.clock]
-        view = closed.view(interest.key_columns, interest.pinned)
+        view = closed.view(interest.key_columns, interest.pinned, interest.in_order)
+        pinned_apart = interest.in_order and bool(closed.patterned)
         matched: Mask | None = None
         for group, (window, forced) in enumerate(interest.windows, first):
             missed: Mask | None = None
-            is_alike = view.uniform and forced is None
+            if window.is_session:
+                if plan.late_sessions and (late := plan.late_sessions.get(plan.home_of(group))) is not None:
+                    missed = valid & rows.all_true(interest.conjuncts)
+                    missed[missed] = late.holding(
+                        times[missed],
+                        [normalized(rows.column(key)).filter(pa.array(missed)) for key in interest.keys],
+                    )
+                    if missed.any():
+                        yield group, missed
+                continue
+            is_alike = view.uniform and forced is None and not pinned_apart
             if is_alike:
-                key = interest.clock, window
+                key = interest.clock, window, interest.in_order
                 if key not in closed_masks:
                     mask = _in_closed_windows(window, view, IntervalSet(), times, ())
                     closed_masks[key] = mask if mask.any() else None
@@ -511,10 +566,15 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     listed = [rows for rows in late if rows is not None]
     if listed and len(listed) == len(late):
         missed_by = pa.concat_arrays([rows.missed_by for rows in listed])
-        total.late_rows = LateRows(np.concatenate([rows.at for rows in listed]), missed_by)
+        carried = [rows.rows for rows in listed if rows.rows is not None]
+        at = np.concatenate([rows.at for rows in listed])
+        total.late_rows = LateRows(at, missed_by, pa.concat_tables(carried) if carried else None)
     rejected = [part.rejected_rows for part in parts if part.rows]
     if rejected and all(rows is not None for rows in rejected):
         total.rejected_rows = np.concatenate([rows for rows in rejected if rows is not None])
+    carried_rejected = [part.carried_rejected for part in parts if part.rows]
+    if carried_rejected and all(rows is not None for rows in carried_rejected):
+        total.carried_rejected = pa.concat_tables([rows for rows in carried_rejected if rows is not None])
     return total
 
 

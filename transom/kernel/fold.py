@@ -62,7 +62,7 @@ def _sparse(
     # The first fine slice of every slice of every member, as numbers that rise over all members.
     owners_of = np.repeat(np.arange(len(family)), np.diff(cut.bounds))
     ladder = owners_of * cut.fine + cut.firsts
-    for start, stop in _batches(stops - starts, fragments.ranges.owners, most_pairs):
+    for start, stop in pair_batches(stops - starts, fragments.ranges.owners, most_pairs):
         at, which = expand_runs(starts[start:stop], stops[start:stop])
         owners = fragments.ranges.owners[start:stop][which]
         slice_numbers = np.searchsorted(ladder, owners * cut.fine + fine[at], side="right") - 1
@@ -85,7 +85,7 @@ def _sparse(
             )
 
 
-def _batches(lengths: Ints, owners: Ints, most_pairs: int) -> Iterator[tuple[int, int]]:
+def pair_batches(lengths: Ints, owners: Ints, most_pairs: int) -> Iterator[tuple[int, int]]:
     """Split ranges between members, so that a part has at most so many pairs, or one member."""
     if not len(lengths):
         return

@@ -26,6 +26,7 @@ from transom.plan.layout import Layout
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import Predicate, Scalar
 from transom.windows.ids import has_gaps
+from transom.windows.slices import calendar_around
 
 PLANS_KEPT = 16  # of the streams and batch sizes of all engines of a process
 # The place of a number column, or the places of the state slots of a sheet's selections; None: the number of tuples.
@@ -78,6 +79,8 @@ class SheetPlan:
 class SliceEdges:
     """The edges of the slices that selections of one clock have: of each, the progressions `firsts` and following.
 
+    `calendars` are the windows of calendars whose edges a set has, too.
+
     >>> SliceEdges(Clock("s", "ts"), np.array([0, 3, 0]), np.array([5, 5, 4]), np.array([0, 2])).around(np.array([9]))
     (array([[8],
            [8]]), array([[10],
@@ -88,15 +91,22 @@ class SliceEdges:
     bases: Ints
     steps: Ints
     firsts: Ints
+    calendars: tuple[tuple[int, WindowSpec], ...] = ()
 
     def around(self, times: Ints) -> tuple[Ints, Ints]:
         """For each set of edges and each time, the last edge at or before the time, and the first after it."""
         steps = self.steps[:, None]
         starts = times - (times - self.bases[:, None]) % steps
         stops = starts + steps
-        if len(self.firsts) == len(self.bases):
-            return starts, stops
-        return np.maximum.reduceat(starts, self.firsts), np.minimum.reduceat(stops, self.firsts)
+        if len(self.firsts) < len(self.bases):
+            starts = np.maximum.reduceat(starts, self.firsts)
+            stops = np.minimum.reduceat(stops, self.firsts)
+        if self.calendars:
+            edges = {spec: calendar_around(spec, times) for _, spec in self.calendars}
+            for place, spec in self.calendars:
+                np.maximum(starts[place], edges[spec][0], out=starts[place])
+                np.minimum(stops[place], edges[spec][1], out=stops[place])
+        return starts, stops
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,8 +262,9 @@ class _Builder:
 
     def _edges(self) -> tuple[tuple[SliceEdges, ...], Ints]:
         """The sets of edges of each clock, and the set that each selection has."""
-        numbers: dict[Clock, dict[bytes, int]] = {}
+        numbers: dict[Clock, dict[object, int]] = {}
         parts: dict[Clock, list[np.ndarray]] = {}
+        calendars: dict[Clock, list[tuple[int, WindowSpec]]] = {}
         own: list[tuple[Clock, int]] = []
         for family in self.families:
             cut = family.cut
@@ -261,17 +272,25 @@ class _Builder:
             pairs = np.stack([cut.bases, cut.steps])[:, order]
             bounds = np.searchsorted(cut.owners[order], np.arange(len(family) + 1)).tolist()
             known = numbers.setdefault(family.clock, {})
-            for start, stop in pairwise(bounds):
-                name = pairs[:, start:stop].tobytes()
+            of_calendars: dict[int, list[WindowSpec]] = {}
+            for member, spec in cut.calendars:
+                of_calendars.setdefault(member, []).append(spec)
+            for member, (start, stop) in enumerate(pairwise(bounds)):
+                own_calendars = of_calendars.get(member, [])
+                name = pairs[:, start:stop].tobytes(), frozenset(own_calendars)
                 if name not in known:
                     known[name] = len(known)
                     parts.setdefault(family.clock, []).append(pairs[:, start:stop])
+                    calendars.setdefault(family.clock, []).extend(
+                        (known[name], spec) for spec in own_calendars
+                    )
                 own.append((family.clock, known[name]))
         edges, firsts, first = [], {}, 0
         for clock, sets in parts.items():
             lengths = [one.shape[1] for one in sets]
             bases, steps = np.concatenate(sets, axis=1)
-            edges.append(SliceEdges(clock, bases, steps, np.cumsum([0, *lengths[:-1]])))
+            sets_of_calendars = tuple(calendars.get(clock, ()))
+            edges.append(SliceEdges(clock, bases, steps, np.cumsum([0, *lengths[:-1]]), sets_of_calendars))
             firsts[clock], first = first, first + len(sets)
         numbered = np.array([firsts[clock] + number for clock, number in own], np.int64)
         return tuple(edges), numbered[self.flat]

@@ -6,7 +6,7 @@ made: all rows of a slice lie in the same windows of a query, so that no row is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Mask
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, groups_in
-from transom.elements import Clock, WindowSpec
+from transom.elements import Clock
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard
 from transom.kernel.sheets import one_array, stacked
@@ -27,6 +27,10 @@ from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 FATES = ("rows", "counted", "unwanted", "late", "rejected")  # all rows, and what can become of one
+
+
+def _no_flags() -> Mask:
+    return np.zeros(0, bool)
 
 
 def _no_numbers() -> Ints:
@@ -53,6 +57,8 @@ class QueryIndex:
     clocks: tuple[Clock, ...] = ()
     key_columns: tuple[Mapping[str, int], ...] = ()
     pinned: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    in_order: Mask = field(default_factory=_no_flags)  # whose windows close one after the other
+    sessions: Ints = field(default_factory=_no_numbers)  # the places of queries with sessions
 
     @cached_property
     def homes(self) -> Ints:
@@ -78,9 +84,22 @@ class QueryIndex:
             found.setdefault(clock, []).append(place)
         return {clock: np.array(places) for clock, places in found.items()}
 
+    def session_boundaries(self, closed: Mapping[Clock, Closed]) -> dict[int, tuple[View, IntervalSet]]:
+        """By selection of sessions: closed time, and the ids that were closed because the stream ended.
+
+        All queries of such a selection have the same.
+        """
+        boundaries: dict[int, tuple[View, IntervalSet]] = {}
+        homes, firsts = np.unique(self.selections[self.sessions], return_index=True)
+        for home, place in zip(homes.tolist(), self.sessions[firsts].tolist(), strict=True):
+            forced = int(self.forced[place])
+            ids = IntervalSet.of((LOWEST, forced)) if forced > LOWEST else IntervalSet()
+            boundaries[home] = self.view(place, closed.get(self.clocks[place], Closed())), ids
+        return boundaries
+
     def view(self, place: int, closed: Closed) -> View:
         """Closed time as the query at a place sees it."""
-        return closed.view(self.key_columns[place], self.pinned[place])
+        return closed.view(self.key_columns[place], self.pinned[place], bool(self.in_order[place]))
 
 
 @dataclass
@@ -246,9 +265,16 @@ def count_cells(cells: Cells, index: QueryIndex, closed: Mapping[Clock, Closed],
     added = cells.take(old).without_groups()
     for clock, places in index.by_clock.items():
         own = closed.get(clock, Closed())
+        places = np.setdiff1d(places, index.sessions) if len(index.sessions) else places
         differing = []
         if own.patterned:
-            differing = [place for place in places.tolist() if not index.view(place, own).uniform]
+            differing = [
+                place
+                for place in places.tolist()
+                if index.in_order[place] or not index.view(place, own).uniform
+            ]
+        elif not own.is_prefix:
+            differing = places[index.in_order[places]].tolist()
         alike = np.setdiff1d(places, differing) if differing else places
         _count_alike(added, index, alike, own.general, counts)
         for place in differing:
@@ -317,9 +343,7 @@ def _count_alike(
 
 def _count_by_group(cells: Cells, index: QueryIndex, place: int, closed: Closed, counts: QueryCounts) -> None:
     """Add missed windows of one query for which groups differ in what is closed."""
-    spec = WindowSpec(
-        *(int(numbers[place]) for numbers in (index.specs.range, index.specs.slide, index.specs.phase))
-    )
+    spec = index.specs.spec(place)
     firsts, lasts = windows.wid_from(spec, cells.starts), windows.wid_to(spec, cells.starts)
     forced = int(index.forced[place])
     before = IntervalSet.of((LOWEST, forced)) if forced > LOWEST else IntervalSet()
@@ -332,6 +356,24 @@ def _count_by_group(cells: Cells, index: QueryIndex, place: int, closed: Closed,
             queries = np.full(len(hit), place)
             _add_windows(counts, np.stack([queries, low[hit], high[hit], cells.rows[at][hit]]))
         counts.missed[place] += int(cells.rows[at][is_missed].sum())
+
+
+def add_missed_sessions(
+    counts: QueryCounts,
+    index: QueryIndex,
+    group: int,
+    numbers: Callable[[str], tuple[Ints, Mask]],
+    clocks: Mapping[Clock, str],
+    missed: Mask,
+) -> None:
+    """Add rows that a group of queries missed: the window of each is the session that it would have been alone."""
+    places = index.sessions[index.groups[index.sessions] == group]
+    if not len(places):
+        return
+    first = int(places[0])
+    ids = numbers(clocks[index.clocks[first]])[0][missed] + index.specs.range[first] - 1
+    runs = np.tile(np.stack([ids, ids, np.ones_like(ids)]), len(places))
+    _add_windows(counts, np.concatenate([np.repeat(places, len(ids))[None], runs]))
 
 
 def _add_windows(counts: QueryCounts, runs: Ints) -> None:

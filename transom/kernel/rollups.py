@@ -128,8 +128,4 @@ def _grouped(
 
 def _edges(families: Sequence[Family]) -> Progressions:
     """The edges of all members of all families, with one owner."""
-    bases, steps = (
-        np.concatenate([getattr(family.cut, name) for family in families]) for name in ("bases", "steps")
-    )
-    bases, steps = np.unique(np.stack([bases, steps]), axis=1)
-    return Progressions(bases, steps, np.zeros(len(bases), np.int64))
+    return Progressions.of_one([family.cut for family in families])

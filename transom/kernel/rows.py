@@ -347,7 +347,7 @@ class Rows:
             return self._signed(family, at)
         axis = family.axis
         if axis is None or family.ranges is None:
-            return Fragments(None, 1, 1, _ALL)
+            return Fragments(None, 1, 1, _ALL if family.ranges is None else Ranges(*family.ranges))
         ranges = family.__dict__.setdefault(
             "_fragment_ranges", Ranges(*family.ranges)
         )  # with what it remembers

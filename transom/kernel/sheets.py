@@ -13,6 +13,7 @@ from transom.columns.arrays import Ints, plain_column
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
+from transom.windows.sessions import run_heads
 
 
 def combine(layout: Layout, tables: Iterable[pa.Table]) -> pa.Table:
@@ -28,11 +29,11 @@ def combine_sheets(
     Sheets with groups of the same types are sorted in one step: for small sheets, each step costs more than its rows.
     """
     combined: dict[str, pa.Table] = {}
-    stacks: dict[tuple[bool, tuple[pa.DataType, ...]], dict[str, list[pa.Table]]] = {}
+    stacks: dict[tuple[bool, int | None, tuple[pa.DataType, ...]], dict[str, list[pa.Table]]] = {}
     for sheet, tables in parts.items():
         layout, filled = layouts[sheet], [table for table in tables if table.num_rows]
         if filled:
-            stacks.setdefault((layout.merged, layout.keys), {})[sheet] = filled
+            stacks.setdefault((layout.merged, layout.gap, layout.keys), {})[sheet] = filled
         else:
             combined[sheet] = layout.schema.empty_table()
     with np.errstate(invalid="ignore"):  # NaN and infinities are numbers like others here
@@ -51,7 +52,10 @@ def _combined_stack(
     sizes = [sum(table.num_rows for table in parts) for parts in stack.values()]
     keys = [pa.concat_arrays([one_array(table[name]) for table in tables]) for name in any_layout.key_names]
     places = np.repeat(np.arange(len(sizes)), sizes)
-    order, heads = _in_order(places, selections, keys, starts)
+    if any_layout.gap is None:
+        order, heads = _in_order(places, selections, keys, starts)
+    else:
+        order, heads = _runs_in_order(places, selections, keys, starts, stops, any_layout.gap)
     ends = np.cumsum(sizes)
     if not any_layout.merged:
         heads = np.arange(len(order))
@@ -91,6 +95,15 @@ def _in_order(places: Ints, selections: Ints, keys: Sequence[pa.Array], starts: 
     is_head = np.ones(len(codes), bool)
     np.not_equal(codes[1:], codes[:-1], out=is_head[1:])
     return order, np.flatnonzero(is_head)
+
+
+def _runs_in_order(
+    places: Ints, selections: Ints, keys: Sequence[pa.Array], starts: Ints, stops: Ints, gap: int
+) -> tuple[Ints, Ints]:
+    """The same for sessions: cells that are at most the gap apart are one."""
+    lanes = group([places, selections, *keys], len(places)).codes
+    order = np.lexsort((starts, lanes))
+    return order, run_heads(lanes[order], starts[order], stops[order], gap)
 
 
 def _combined_states(

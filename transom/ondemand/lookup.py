@@ -165,8 +165,11 @@ def _matching(lookup: Lookup, groups: GroupAnswers) -> Ints:
     return chosen[order.to_numpy()]
 
 
-def group_pattern(query: CompiledQuery, where: GroupFilter) -> GroupPattern:
-    """A pattern on groups: maps columns of a query's results or of its stream to a value or a list of values."""
+def group_pattern(query: CompiledQuery, where: GroupFilter, zone: str = "UTC") -> GroupPattern:
+    """A pattern on groups: maps columns of a query's results or of its stream to a value or a list of values.
+
+    Times without an offset are in the zone.
+    """
     if where is not None and not isinstance(where, Mapping):
         raise SettingError(f"where is a mapping from columns to values, not {where!r}")
     bound = query.query
@@ -182,7 +185,7 @@ def group_pattern(query: CompiledQuery, where: GroupFilter) -> GroupPattern:
         values = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
         type = bound.keys[place].scalar.type
         try:
-            pattern.append((place, tuple(typed_value(value, type) for value in values)))
+            pattern.append((place, tuple(typed_value(value, type, zone) for value in values)))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"{name} can't be {given!r}: {error}") from error
     return tuple(pattern)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cmp_to_key
 from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow as pa
+from datasketches import hll_sketch, tgt_hll_type
 
 from transom.errors import SQLError
 from transom.sql.interpreter.types import is_decimal, is_int
@@ -218,6 +219,49 @@ def collected_text(values: Sequence[Any], call: Call) -> str | None:
     return delimiter.join(texts) if texts else None
 
 
+def most_frequent_items(values: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
+    """The most frequent values with their exact counts; of those that are equally frequent the least."""
+    counts: dict[Any, tuple[Any, int]] = {}
+    for row in values:
+        known = counts.get(sameness(row["x"]), (row["x"], 0))
+        counts[sameness(row["x"])] = known[0], known[1] + 1
+
+    def compared(left: tuple[Any, int], right: tuple[Any, int]) -> int:
+        return right[1] - left[1] or order_nulls(left[0], right[0])
+
+    ordered = sorted(counts.values(), key=cmp_to_key(compared))
+    return [{"item": item, "count": count} for item, count in ordered[:most]]
+
+
+def histogram(values: Sequence[Any], call: Call) -> list[dict[str, Any]] | None:
+    """A bin for each finite value as a double; only for as many values as there are bins."""
+    counts = Counter(float(value) + 0.0 for value in values if math.isfinite(value))
+    if len(counts) > call.parameters[0]:
+        raise SQLError("the oracle has no histogram with fewer bins than values")
+    kind = call.type.value_type.field(0).type
+    bins = [{"x": from_double(value, kind), "y": float(counts[value])} for value in sorted(counts)]
+    return bins or None
+
+
+def from_double(value: float, kind: pa.DataType) -> Any:
+    """A double in a type of numbers; integers are cut off, and what is out of range is the last in range."""
+    if is_decimal(kind):
+        most = EXACT.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
+        rounded = Decimal(repr(value)).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, context=EXACT)
+        return max(most.copy_negate(), min(rounded, most))
+    if is_int(kind):
+        return max(-(2 ** (kind.bit_width - 1)), min(int(value), 2 ** (kind.bit_width - 1) - 1))
+    return value
+
+
+def sketch_of(values: Sequence[Any], size: int) -> bytes:
+    """The sketch itself: its bytes are part of the answer."""
+    sketch = hll_sketch(size, tgt_hll_type.HLL_8)
+    for value in sorted(set(values)):
+        sketch.update(value)
+    return bytes(sketch.serialize_updatable())
+
+
 def deviation(values: Sequence[Any], sample: bool) -> float | None:
     """The square root of the variance."""
     spread = variance(values, sample)
@@ -271,8 +315,11 @@ TEXTBOOK: dict[str, Callable[[Sequence[Any], Call], Any]] = {
     "stddev_samp": lambda values, call: deviation(values, sample=True),
     "approx_count_distinct": lambda values, call: len({sameness(value) for value in values}),
     "approx_percentile": lambda values, call: percentiles(values, call.parameters[0]),
+    "approx_top_k": lambda values, call: most_frequent_items(values, call.parameters[0]),
+    "histogram_numeric": histogram,
+    "hll_sketch_agg": lambda values, call: sketch_of(values, call.parameters[0]),
 }
 DISTINCT = "_distinct"  # after the name of a function that takes each value once
 OF_NOTHING = frozenset(
-    {"count", "approx_count_distinct", "collect_list", "collect_set"}
+    {"count", "approx_count_distinct", "collect_list", "collect_set", "approx_top_k", "hll_sketch_agg"}
 )  # not null over no values

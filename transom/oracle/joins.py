@@ -62,5 +62,9 @@ def naive_left_join(
     without_match = set(range(len(pairs))) - {place for place, _, _ in matching}
     nulls = {name: None for name in (*added, join.id)}
     unmatched = [(place, pairs[place][0], {**pairs[place][1], **nulls}) for place in without_match]
+    if join.is_membership:
+        members = {place for place, _, _ in matching}
+        flagged = [(number, {**row, join.id: place in members}) for place, (number, row) in enumerate(pairs)]
+        return flagged, {**columns, join.id: pa.bool_()}
     ordered = sorted(matching + unmatched, key=lambda each: each[0])
     return [(number, row) for _, number, row in ordered], wider

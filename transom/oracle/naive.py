@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cmp_to_key
-from typing import Any, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -25,12 +25,15 @@ from transom.oracle.batches import (
     column_types,
     in_order,
 )
+from transom.oracle.earlier_windows import PastResults
 from transom.oracle.joins import Joined, without_joins
 from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
-from transom.oracle.window_close import WindowBounds, is_closed, is_prodded, windows_of
+from transom.oracle.sessions import SessionRow, chains, extent, is_final, surroundings
+from transom.oracle.stream_joins import OracleJoin, rules_of_pairs, with_columns
+from transom.oracle.window_close import WindowBounds, is_closed, is_in_order, is_prodded, windows_of
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import grouped, microseconds, order_nulls, sameness, table_of, table_rows
-from transom.sql.query import Query
+from transom.sql.query import Query, StreamJoin
 
 
 def answer(
@@ -57,6 +60,15 @@ class Cell:
     window: WindowBounds
     group: tuple[Any, ...]
     rows: list[ScalarValues] = field(default_factory=list)
+    members: list[SessionRow] = field(default_factory=list)  # the same rows, of a session
+
+
+@dataclass
+class KeyRows:
+    """The rows of a key since a query joined: whether each satisfies WHERE, and its scalars."""
+
+    group: tuple[Any, ...]
+    rows: list[tuple[bool, ScalarValues]] = field(default_factory=list)
 
 
 @dataclass
@@ -73,6 +85,12 @@ class LiveQuery:
         default_factory=Counter
     )  # rows that came when the window was closed
     account: Counter[str] = field(default_factory=Counter)  # in, counted, unwanted, late, rejected
+    join: OracleJoin | None = None  # of two streams, whose pairs it reads
+    unseen_before: int | None = None  # earlier pairs may have a row from before it joined
+    past: PastResults = field(default_factory=PastResults)  # for LAG and EMIT EMPTY
+
+    key_rows: dict[Hashable, KeyRows] = field(default_factory=dict)  # of windows of the rows of a key
+    ended_cells: list[Cell] = field(default_factory=list)  # windows of keys that the last batch ended
 
     def is_over(self, window: WindowBounds) -> bool:
         """Whether the stream ended, or fell idle, after this window or a later one."""
@@ -80,7 +98,16 @@ class LiveQuery:
 
     def saw_all_of(self, window: WindowBounds) -> bool:
         """Whether no row of the window was accepted before the query joined."""
-        return not any(window[0] <= value < window[1] for value in self.seen_before)
+        if self.query.window.is_keyed:  # it numbers the rows of each key from when it joined
+            return True
+        start, end = surroundings(self.query, window)
+        if self.unseen_before is not None and start < self.unseen_before:
+            return False
+        return not any(start <= value < end for value in self.seen_before)
+
+    def is_complete(self, window: WindowBounds) -> bool:
+        """Whether no row of the window was left out."""
+        return self.saw_all_of(window) and (self.join is None or self.join.is_whole(window))
 
 
 @dataclass
@@ -161,6 +188,7 @@ class Oracle:
             )
             for name, rules in streams.items()
         }
+        self.joins: dict[str, OracleJoin] = {}
         joining = {each.name for batch in batches for each in batch.before if isinstance(each, Register)}
         self.live = {name: self.join(query) for name, query in queries.items() if name not in joining}
         self.outcome = OracleOutcome(
@@ -175,12 +203,26 @@ class Oracle:
 
     def join(self, query: Query, partial: bool = False) -> LiveQuery:
         """Register a query from now on."""
+        if query.stream_join is not None:
+            return self.join_pairs(query, query.stream_join)
         stream = self.streams[query.stream]
         live = LiveQuery(query, partial, stream.values(query.clock))
         if query.is_on_demand:
             found = self.matching(query, stream, stream.accepted, 0)
             live.kept = [KeptRow(value, group, values, earlier=True) for _, value, group, values in found]
         return live
+
+    def join_pairs(self, query: Query, join: StreamJoin) -> LiveQuery:
+        """Register a query over a join of two streams from now on."""
+        if join.id not in self.joins:
+            self.joins[join.id] = OracleJoin(join)
+        everything = [other.stream_join for other in self.queries.values() if other.stream == query.stream]
+        known = self.joins[join.id]
+        known.join = with_columns([one for one in everything if one is not None])
+        rules = rules_of_pairs(known.join)
+        self.streams.setdefault(join.id, OracleStream(rules, rules.columns))
+        unseen = known.unseen_before([self.streams[side.stream].accepted for side in join.sides])
+        return LiveQuery(query, partial=False, seen_before=[], join=known, unseen_before=unseen)
 
     def run(self, number: int, batch: OracleBatch) -> None:
         """Process one batch: queries join and leave, rows are counted, then windows close."""
@@ -193,11 +235,14 @@ class Oracle:
                 )
             else:
                 del self.live[control.name]
+        self.forget_joins()
         self.process_rows(number, batch)
         for punctuation in batch.after:
             self.streams[punctuation.clock.stream].punctuations.append(punctuation)
+        ended = {batch.stream} if batch.end_of_stream else set[str]()
+        ended |= set(self.advance_joins(batch))
         for name, live in self.live.items():
-            ending = batch.end_of_stream and live.query.stream == batch.stream
+            ending = live.query.stream in ended
             self.outcome.results[name] += self.close_windows(live, number, ending)
             prods = [
                 prod
@@ -210,6 +255,44 @@ class Oracle:
             self.look_up(number, name, length) for name, length in looked_up(batch.lookups, queries)
         ]
 
+    def forget_joins(self) -> None:
+        """Forget joins that no query reads any more."""
+        read = {live.query.stream for live in self.live.values()}
+        for name in [name for name in self.joins if name not in read]:
+            del self.joins[name], self.streams[name]
+
+    def count_pairs(self, batch: OracleBatch, new: Sequence[OracleRow]) -> None:
+        """Count the pairs that the rows of a batch make, by what was closed before it."""
+        for name, known in self.joins.items():
+            sides = [side.stream for side in known.join.sides]
+            if batch.stream not in sides:
+                continue
+            before = {side: self.streams[side].accepted for side in sides}
+            columns = {side: self.streams[side].columns for side in sides}
+            pairs = known.pairs(batch.stream, new, before, columns, self.scalars)
+            for live in self.live.values():
+                if live.query.stream == name:
+                    verdicts = self.count(live, self.streams[name], pairs)
+                    live.account.update("late" if is_late else "counted" if is_late is False else "unwanted"
+                                        for is_late in verdicts)  # fmt: skip
+                    live.account.update({"in": len(pairs)})
+
+    def advance_joins(self, batch: OracleBatch) -> Iterator[str]:
+        """Move the clocks of joins after a batch; the streams of pairs that ended with it."""
+        for name, known in self.joins.items():
+            if batch.stream not in [side.stream for side in known.join.sides]:
+                continue
+            has_ended = known.advance(
+                batch.stream,
+                bool(batch.rows),
+                batch.end_of_stream,
+                lambda stream, clock: self.streams[stream].closings(clock),
+            )
+            if known.closed is not None:
+                self.streams[name].punctuations = [Punctuation(known.join.clock, known.closed)]
+            if has_ended:
+                yield name
+
     def process_rows(self, number: int, batch: OracleBatch) -> None:
         """Count the rows of a batch by what was closed before it, and record what became of each row."""
         stream, outcome = self.streams[batch.stream], self.outcome
@@ -217,6 +300,11 @@ class Oracle:
         accepted, rejected = accept_rows(batch, stream.rules, max(stream.values(time), default=None))
         rows = in_order(accepted, stream.rules.time, list(stream.columns))
         readers = {name: live for name, live in self.live.items() if live.query.stream == batch.stream}
+        for live in readers.values():
+            clock, before = live.query.clock, len(stream.accepted)
+            numbered = (clock_value(clock, row, before + i) for i, row in enumerate(rows))
+            values = [value for value in numbered if value is not None]
+            live.past.begin(live.query, values, stream.closings(clock))
         verdicts = {name: self.count(live, stream, rows) for name, live in readers.items()}
         for name, live in readers.items():
             live.account.update("late" if is_late else "counted" if is_late is False else "unwanted"
@@ -232,6 +320,7 @@ class Oracle:
         outcome.rejected[batch.stream] += [(row, reason, number) for row, reason in rejected]
         counts["rejected"] += len(rejected)
         counts["in"] += len(batch.rows)
+        self.count_pairs(batch, rows)
         stream.accepted += rows
 
     def count(self, live: LiveQuery, stream: OracleStream, rows: Sequence[OracleRow]) -> list[bool | None]:
@@ -240,6 +329,10 @@ class Oracle:
         if query.is_on_demand:
             return self.keep_rows(live, stream, rows)
         closings = stream.closings(query.clock)
+        if query.window.is_keyed:
+            return self.count_by_key(live, stream, rows)
+        if query.window.is_session:
+            return self.count_sessions(live, stream, rows, closings)
         verdicts: list[bool | None] = [None] * len(rows)
         for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
             for window in windows_of(value, query.window):
@@ -250,6 +343,59 @@ class Oracle:
                     continue
                 cell = live.cells.setdefault((window, sameness(group)), Cell(window, group))
                 cell.rows.append(values)
+        return verdicts
+
+    def count_by_key(
+        self, live: LiveQuery, stream: OracleStream, rows: Sequence[OracleRow]
+    ) -> list[bool | None]:
+        """Number the rows of each key, and note the windows that they end."""
+        query = live.query
+        for _, values in self.evaluated(query, rows, stream.columns):
+            group = tuple(grouped(values[key.scalar.sql]) for key in query.keys)
+            own = live.key_rows.setdefault(sameness(group), KeyRows(group))
+            own.rows.append((holds(query.where, values) is True, values))
+            if len(own.rows) % query.window.slide == 0:
+                live.ended_cells += self.key_windows(query, own, [len(own.rows)])
+        return [False] * len(rows)
+
+    def key_windows(self, query: Query, own: KeyRows, ends: Iterable[int]) -> list[Cell]:
+        """The windows of a key that end there, without those in which no row satisfies WHERE."""
+        size = query.window.range
+        cells = []
+        for end in ends:
+            taken = [values for is_wanted, values in own.rows[max(0, end - size) : end] if is_wanted]
+            cells += [Cell((end - size, end), own.group, taken)] if taken else []
+        return cells
+
+    def count_sessions(
+        self,
+        live: LiveQuery,
+        stream: OracleStream,
+        rows: Sequence[OracleRow],
+        closings: Sequence[Punctuation],
+    ) -> list[bool | None]:
+        """Count rows in a query's sessions. Late are the rows that are only in sessions that are final already."""
+        query, gap = live.query, live.query.window.range
+        verdicts: list[bool | None] = [None] * len(rows)
+        groups: dict[Hashable, tuple[tuple[Any, ...], list[SessionRow]]] = {}
+        for cell in live.cells.values():
+            groups.setdefault(sameness(cell.group), (cell.group, []))[1].extend(cell.members)
+        for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
+            row = SessionRow(value, values, len(stream.accepted) + i, i)
+            groups.setdefault(sameness(group), (group, []))[1].append(row)
+            verdicts[i] = bool(verdicts[i])
+        live.cells = {}
+        for key, (group, members) in groups.items():
+            for chain in chains(members, gap):
+                window = extent(chain, gap)
+                if live.is_over(window) or is_final(query, window, group, closings):
+                    for row in chain:
+                        assert row.place is not None, "a session that was open is closed"
+                        live.missed[row.value, row.value + gap] += 1
+                        verdicts[row.place] = True
+                    continue
+                kept = sorted((replace(row, place=None) for row in chain), key=lambda row: row.number)
+                live.cells[window, key] = Cell(window, group, [row.values for row in kept], kept)
         return verdicts
 
     def keep_rows(
@@ -290,27 +436,51 @@ class Oracle:
     def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[OracleRow]:
         """Remove the windows that are closed now, and return their results."""
         query = live.query
+        if query.window.is_keyed:
+            ended, live.ended_cells = live.ended_cells, []
+            return self.report(live, ended, batch_id)
         closings = self.streams[query.stream].closings(query.clock)
         done = {
             key: cell
             for key, cell in live.cells.items()
-            if ending or is_closed(query, cell.window, cell.group, closings)
+            if ending or is_final(query, cell.window, cell.group, closings)
         }
         for key, cell in done.items():
             del live.cells[key]
             if ending:
                 live.ended = max(cell.window[1], live.ended or cell.window[1])
-        return self.report(live, list(done.values()), batch_id)
+        if ending and query.empty is not None:
+            last = live.past.last_window(query, self.streams[query.stream].values(query.clock))
+            live.ended = live.ended if last is None else max(last, live.ended or last)
+        cells = list(done.values())
+        if is_in_order(query):
+            cells = self.with_empty(live, cells, closings)
+        return self.report(live, cells, batch_id)
+
+    def with_empty(self, live: LiveQuery, cells: list[Cell], closings: list[Punctuation]) -> list[Cell]:
+        """Cells that closed, and those of windows without rows; all of them are noted as results."""
+        query, past = live.query, live.past
+        wanted = [cell for cell in cells if live.partial or live.saw_all_of(cell.window)]
+        for cell in wanted:
+            values = [aggregate(call, cell.rows) for call in query.calls]
+            past.add(cell.window, cell.group, cell.rows, values)
+        found = list(past.empty_windows(query, live.is_over, closings)) if query.empty is not None else []
+        empty = [Cell(*each) for each in found if live.partial or live.saw_all_of(each[0])]
+        for cell in empty:
+            past.add(cell.window, cell.group, [], [aggregate(call, []) for call in query.calls])
+        return wanted + empty
 
     def early_results(self, live: LiveQuery, batch_id: int, prods: Sequence[Prod]) -> list[OracleRow]:
         """The results so far of the open windows that prods ask for."""
         query = live.query
-        closings = self.streams[query.stream].closings(query.clock)
-        wanted = [
-            cell
-            for cell in live.cells.values()
-            if is_prodded(query, cell.window, cell.group, prods, closings)
-        ]
+        is_shared = query.window.is_shared_by_groups
+        closings = self.streams[query.stream].closings(query.clock) if is_shared else []
+        cells = list(live.cells.values())
+        for own in live.key_rows.values():
+            count, slide = len(own.rows), query.window.slide
+            following = range(count + 1, count + query.window.range)
+            cells += self.key_windows(query, own, [end for end in following if end % slide == 0])
+        wanted = [cell for cell in cells if is_prodded(query, cell.window, cell.group, prods, closings)]
         return self.report(live, wanted, batch_id)
 
     def look_up(self, batch_id: int, name: str, length: int) -> LookupAnswer:
@@ -341,17 +511,31 @@ class Oracle:
         """The results of cells, as far as the query may report them."""
         reported = [cell for cell in cells if live.partial or live.saw_all_of(cell.window)]
         reported.sort(key=lambda cell: (cell.window[1], repr(cell.group)))
-        return [self.result(live, cell, row, batch_id) for cell, row in self.lowered(live.query, reported)]
+        closings = self.streams[live.query.stream].closings(live.query.clock)
 
-    def lowered(self, query: Query, cells: list[Cell]) -> list[tuple[Cell, OracleRow]]:
-        """The items of each cell that passes HAVING."""
+        def earlier(cell: Cell) -> list[Any]:
+            return live.past.lags(
+                live.query,
+                cell.window,
+                cell.group,
+                lambda window: live.is_over(window) or is_closed(live.query, window, cell.group, closings),
+            )
+
+        lowered = self.lowered(live.query, reported, earlier)
+        return [self.result(live, cell, row, batch_id) for cell, row in lowered]
+
+    def lowered(
+        self, query: Query, cells: list[Cell], earlier: Callable[[Cell], list[Any]] = lambda _: []
+    ) -> list[tuple[Cell, OracleRow]]:
+        """The items of each cell that passes HAVING; `earlier` are the values of earlier windows that LAG reads."""
         if not cells:
             return []
         types = query.item_columns
         inputs = []
         for cell in cells:
             aggregates = [aggregate(call, cell.rows) for call in query.calls]
-            inputs.append(dict(zip(types, (*cell.group, *aggregates, *cell.window), strict=True)))
+            values = (*cell.group, *aggregates, *earlier(cell), *cell.window)
+            inputs.append(dict(zip(types, values, strict=True)))
         expressions = {f"item {i}": item.sql for i, item in enumerate(query.items)}
         expressions["having"] = query.having or "true"
         if query.top is not None:
@@ -373,7 +557,7 @@ class Oracle:
             "window_end": cell.window[1],
             "rows": len(cell.rows),
             "late": live.account["late"],
-            "complete": live.saw_all_of(cell.window),
+            "complete": live.is_complete(cell.window),
             "batch": batch_id,
         }
         return {f"transom_{name}" if name in shown else name: value for name, value in system.items()} | shown

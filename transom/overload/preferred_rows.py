@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from transom.backends.base import Frame, RecordBatches, Task
 from transom.backends.expressions import quoted
+from transom.columns.record_batches import in_large_tables
 from transom.ingest.batch import DataBatch, IngestRun
-from transom.ingest.tasks import in_large_tables
 from transom.plan.compiled_query import CompiledQuery
 from transom.promising.batch_tuples import NUMBER_COLUMN, as_numbers
 from transom.promising.execution import key_sql

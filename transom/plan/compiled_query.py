@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,9 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, Moments, columns_in_moments
+from transom.aggregates.accumulators import Accumulator, CountRows, Moments, columns_in_moments
 from transom.aggregates.table import AggregateFunction, aggregate_function
+from transom.columns.table_columns import aggregate_column, group_column
 from transom.durations import parse_instant
 from transom.elements import Clock, Using
 from transom.plan.predicate_text import predicate_text
@@ -21,6 +22,7 @@ from transom.sql.query import (
     Call,
     Comparison,
     IsNull,
+    Item,
     Member,
     Not,
     OnDemandQuery,
@@ -104,10 +106,19 @@ class CompiledQuery:
         return _clocks.setdefault(self.query.clock, self.query.clock)
 
     @cached_property
-    def spec(self) -> tuple[int, int, int]:
-        """The range, slide and phase of its windows."""
+    def gap(self) -> int | None:
+        """The gap of its sessions; None if it has other windows."""
         window = self.query.window
-        return window.range, window.slide, window.phase
+        return window.range if window.is_session else None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its windows are those of the rows of each key.
+
+        All rows of a key have a number, whether they satisfy WHERE or not. So WHERE is a condition of its slots, and
+        its last slot counts the rows that satisfy it.
+        """
+        return self.query.window.is_keyed
 
     @cached_property
     def slot_ids(self) -> tuple[str, ...]:
@@ -116,8 +127,27 @@ class CompiledQuery:
 
     @cached_property
     def closing_columns(self) -> Mapping[str, int]:
-        """The group columns by which windows close group by group: none if LIMIT needs all groups of a window."""
-        return self.key_columns if self.query.top is None else {}
+        """The group columns by which windows close group by group: none if all groups of a window close at once."""
+        return {} if self.needs_all_groups else self.key_columns
+
+    @cached_property
+    def needs_all_groups(self) -> bool:
+        """Whether the results of a window are made of all its groups at once: LIMIT, LAG and EMIT EMPTY need that."""
+        return self.query.top is not None or self.follows_windows
+
+    @cached_property
+    def follows_windows(self) -> bool:
+        """Whether the results of a window depend on the windows before it: its windows close in order."""
+        return self.query.follows_windows
+
+    def without_select_list(self) -> CompiledQuery:
+        """The query whose results are the groups and aggregates themselves."""
+        keys, calls = self.query.keys, self.query.calls
+        columns = {group_column(place): key.scalar.type for place, key in enumerate(keys)}
+        columns |= {aggregate_column(place): call.type for place, call in enumerate(calls)}
+        items = tuple(Item(name, f"`{name}`", kind) for name, kind in columns.items())
+        bare = replace(self.query, items=items, having=None, kept=None, top=None)
+        return replace(self, query=replace(bare, lags=(), emit=None, empty=None))
 
     @cached_property
     def has_moments(self) -> bool:
@@ -127,7 +157,7 @@ class CompiledQuery:
     @cached_property
     def conjuncts(self) -> tuple[Predicate, ...]:
         """The conditions that WHERE combines with AND."""
-        where = self.query.where
+        where = None if self.is_keyed else self.query.where
         return () if where is None else where.parts if isinstance(where, And) else (where,)
 
     @cached_property
@@ -140,8 +170,10 @@ class CompiledQuery:
         """The id in checkpoints of its tuples and groups: queries with the same selection share slices."""
         bound = self.query
         parts = [f"{bound.stream} by {bound.clock.attribute or 'rows'}"]
+        parts += [f"in sessions of {self.gap}"] if self.gap is not None else []
+        parts += ["in windows of keys"] if self.is_keyed else []
         parts += [f"join {join.table} on {join.on}" for join in sorted(bound.joins, key=lambda join: join.id)]
-        if bound.where is not None:
+        if bound.where is not None and not self.is_keyed:
             parts.append(f"where {' AND '.join(sorted(self.conjunct_texts))}")
         if bound.keys:
             parts.append(f"group by {', '.join(key.scalar.sql for key in bound.keys)}")
@@ -155,7 +187,18 @@ class CompiledQuery:
         keys = tuple(key.scalar.type for key in bound.keys)
         compared = None if bound.kept is None else frozenset(one.sql for one in scalars_of(bound.kept))
         order = None if bound.top is None else bound.top.order
-        parts = calls, self.reads, bound.items, compared, order, keys, bound.clock_type, bound.emit is None
+        across = bound.lags, bound.empty is None
+        parts = (
+            calls,
+            self.reads,
+            bound.items,
+            compared,
+            order,
+            keys,
+            bound.clock_type,
+            bound.emit is None,
+            across,
+        )
         return _shapes.setdefault(parts, Shape())
 
 
@@ -167,16 +210,21 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
         argument = call.args[0] if call.args else None
         places = []
         for accumulator in _accumulators(call):
-            slot = Slot(accumulator, argument, _condition(call))
+            slot = Slot(
+                accumulator, argument, _condition(call, query.where if query.window.is_keyed else None)
+            )
             if slot not in slots:
                 slots.append(slot)
             places.append(slots.index(slot))
         reads.append(tuple(places))
+    if query.window.is_keyed:
+        slots.append(Slot(CountRows(), None, query.where))
     keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
     pinned: dict[str, tuple[Any, ...]] = {}
-    for column, values in _pins(query.where):
+    for column, values in () if query.window.is_keyed else _pins(query.where):
         pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
     functions = tuple(aggregate_function(call.function) for call in query.calls)
+    naive = naive and query.window.is_shared_by_groups  # others have one form of state
     return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
 
 
@@ -185,11 +233,10 @@ def _accumulators(call: Call) -> tuple[Accumulator, ...]:
     return aggregate_function(call.function).accumulators(input, call.parameters)
 
 
-def _condition(call: Call) -> Predicate | None:
+def _condition(call: Call, where: Predicate | None) -> Predicate | None:
     """The condition for tuples that an aggregate takes: FILTER, and for count(a, b) that b is not null."""
     parts: list[Predicate] = [Not(IsNull(scalar)) for scalar in call.args[1:]]
-    if call.where is not None:
-        parts.append(call.where)
+    parts += [part for part in (call.where, where) if part is not None]
     return And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None
 
 
@@ -204,14 +251,17 @@ def _pins(predicate: Predicate | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
             yield column, tuple(map(pattern_value, values))
 
 
-def typed_value(value: Any, kind: pa.DataType) -> Any:
+def typed_value(value: Any, kind: pa.DataType, zone: str = "UTC") -> Any:
     """A value in a column's type; times, dates and decimals may be written as text or as numbers, as in JSON.
+
+    Text of a time without an offset is in the zone.
 
     >>> typed_value("2013-01-01", pa.date32()), typed_value(12.5, pa.decimal128(10, 2))
     (datetime.date(2013, 1, 1), Decimal('12.50'))
     """
     if isinstance(value, str) and pa.types.is_timestamp(kind):
-        return pa.scalar(parse_instant(value), pa.int64()).cast(pa.timestamp("us")).cast(kind).as_py()
+        instant = parse_instant(value, zone if kind.tz is not None else "UTC")
+        return pa.scalar(instant, pa.int64()).cast(pa.timestamp("us")).cast(kind).as_py()
     is_text = isinstance(value, str) and (pa.types.is_date(kind) or pa.types.is_decimal(kind))
     if is_text or (isinstance(value, float | int) and pa.types.is_decimal(kind)):
         return pa.scalar(str(value)).cast(kind).as_py()

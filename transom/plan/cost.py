@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from transom.elements import WindowSpec
 from transom.windows.ids import windows_per_row
-from transom.windows.slices import cuts
+from transom.windows.slices import edges_per_time
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> C
     Cost(partial=100, final=1.0)
     """
     each = list(windows)
-    edges = sum(1 / step for _, step in dict.fromkeys(cut for spec in each for cut in cuts(spec, paned)))
-    return Cost(rate, filled(edges, rate) * sum(map(windows_per_row, each)))
+    return Cost(rate, filled(edges_per_time(each, paned), rate) * sum(map(windows_per_row, each)))
 
 
 def filled(slices: float, rate: float) -> float:

@@ -62,6 +62,11 @@ class Selection:
         """Whether tuples are aggregated in slices; a naive query keeps every tuple."""
         return self.layout.merged
 
+    @property
+    def is_session(self) -> bool:
+        """Whether its tuples are aggregated in sessions, not in slices."""
+        return self.layout.gap is not None
+
     @cached_property
     def by_scalar(self) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
         """The conjuncts that an axis can evaluate, by scalar, and the others."""
@@ -139,7 +144,7 @@ class Selection:
     @property
     def kin_key(self) -> tuple[object, ...]:
         """What all selections of kin families have in common: everything but the groups."""
-        return self.clock, self.joins, self.merged
+        return self.clock, self.joins, self.merged, self.is_session
 
 
 MemberRanges = tuple[Ints, Ints, Ints]  # member, from, to
@@ -152,7 +157,8 @@ class Family:
     """Selections over the same groups, in the arrays that the kernel computes with.
 
     All members require `rest`. With an `axis`, `ranges` are the codes that each member selects; with a `grid`, its
-    boxes are what each member selects; with `conjuncts`, `needs` are the conjuncts that each member requires; with
+    boxes are what each member selects; with `ranges` alone, the members have sessions over the same tuples, and differ
+    in their gaps; with `conjuncts`, `needs` are the conjuncts that each member requires; with
     none of them there is one member. Families of the same
     `kin` read the same rows in other groups.
     """
@@ -173,6 +179,7 @@ class Family:
     conjuncts: tuple[Predicate, ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
     kin: int | None = None
+    session_gap: int | None = None  # the smallest of its members' gaps; None: they have slices
     members: tuple[Selection, ...] = ()  # on the driver only: tasks do not need them
 
     def __len__(self) -> int:
@@ -207,8 +214,6 @@ class Family:
 
     def _part(self, start: int, stop: int) -> Family:
         assert self.grid is not None
-        chosen = (self.cut.owners >= start) & (self.cut.owners < stop)
-        cut = Progressions(self.cut.bases[chosen], self.cut.steps[chosen], self.cut.owners[chosen] - start)
         by_layout = (
             (layout, own[(own >= start) & (own < stop)] - start, slots)
             for layout, own, slots in self.by_layout
@@ -218,7 +223,7 @@ class Family:
             ids=self.ids[start:stop],
             queries=self.queries[start:stop],
             by_layout=tuple(each for each in by_layout if len(each[1])),
-            cut=cut,
+            cut=self.cut.of_owners(start, stop),
             gaps=None if self.gaps is None else self.gaps[start:stop],
             grid=self.grid.of_members(start, stop),
             members=self.members[start:stop],
@@ -252,6 +257,7 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
         ),
         progressions(windows, paned),
         windows if has_gaps else None,
+        session_gap=min((one.layout.gap for one in members if one.layout.gap is not None), default=None),
         members=tuple(members),
         **kind,
     )
@@ -275,6 +281,11 @@ def into_families(
     fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
     grouped: dict[object, list[Selection]] = defaultdict(list)
     singles: dict[object, list[Selection]] = defaultdict(list)
+    if fragments is not FragmentSharing.UNSHARED:
+        alike = _alike_but_for_gaps(selections)
+        grouped.update(alike)
+        together_already = {one.id for members in alike.values() for one in members}
+        selections = [one for one in selections if one.id not in together_already]
     if fragments is FragmentSharing.FAMILIES:
         gridded = _gridded(selections, intern, strategy.limits, on_executors)
         ranged, rest = _ranged([one for one in selections if one.id not in gridded], intern, rolls)
@@ -312,6 +323,15 @@ def into_families(
     return made
 
 
+def _alike_but_for_gaps(selections: Sequence[Selection]) -> dict[object, list[Selection]]:
+    """Selections of sessions over the same tuples and groups: they differ only in their gaps."""
+    alike: dict[object, list[Selection]] = defaultdict(list)
+    for one in selections:
+        if one.is_session:
+            alike["gaps", one.family_key, frozenset(one.texts)].append(one)
+    return {key: members for key, members in alike.items() if len(members) > 1}
+
+
 def _gridded(
     selections: Sequence[Selection], intern: dict[object, int], limits: Limits, on_executors: Collection[int]
 ) -> dict[int, tuple[object, ...]]:
@@ -323,7 +343,8 @@ def _gridded(
     ranges = Counter(option[0] for one in selections for option in one.options(intern))
     by_scalars: dict[tuple[object, ...], list[Selection]] = defaultdict(list)
     for selection in selections:
-        if selection.merged and len(selection.scalars) > 1 and selection.id not in on_executors:
+        can_be_box = selection.merged and not selection.is_session and selection.id not in on_executors
+        if can_be_box and len(selection.scalars) > 1:
             by_scalars[*selection.family_key, frozenset(selection.scalars)].append(selection)
     gridded: dict[int, tuple[object, ...]] = {}
     for key, members in by_scalars.items():
@@ -392,7 +413,7 @@ def _family(
     kind = key[0] if isinstance(key, tuple) else key
 
     def kin(rest: Sequence[Predicate]) -> int | None:
-        if intern is None or not members[0].merged:
+        if intern is None or not members[0].merged or members[0].is_session:
             return None
         common = "kin", members[0].kin_key, frozenset(map(predicate_text, rest))
         return intern.setdefault(common, len(intern) + 1)
@@ -405,6 +426,10 @@ def _family(
         places = {text: i for i, text in enumerate(parts)}
         needs = tuple(tuple(places[text] for text in member.texts) for member in members)
         return _made_of(members, paned, conjuncts=tuple(parts.values()), needs=needs)
+    if kind == "gaps":
+        owners = np.arange(len(members))
+        ranges = owners, np.zeros(len(members), np.int64), np.ones(len(members), np.int64)
+        return _made_of(members, paned, rest=members[0].conjuncts, ranges=ranges)
     if kind != "range":
         return _made_of(members, paned, rest=members[0].conjuncts, kin=kin(members[0].conjuncts))
     assert isinstance(key, tuple)
@@ -425,9 +450,11 @@ def _grid_family(members: Sequence[Selection], frame: GridFrame, limits: Limits,
 
 
 def family_kind(family: Family) -> str:
-    """How a family distinguishes its selections' tuples: range, grid, signature or alone."""
+    """How a family distinguishes its selections' tuples: range, grid, gaps, signature or alone."""
     if family.axis is not None:
         return "range"
+    if family.ranges is not None:
+        return "gaps"
     if family.grid is not None:
         return "grid"
     return "signature" if len(family) > 1 else "alone"

@@ -27,18 +27,27 @@ from transom.plan.slot_sources import source_slot
 
 @dataclass(frozen=True)
 class Layout:
-    """The stream, the group types and the accumulators of a sheet; one that is not `merged` keeps every row."""
+    """The stream, the group types and the accumulators of a sheet; one that is not `merged` keeps every row.
+
+    A sheet with a `gap` holds sessions in place of slices: runs of rows that are at most the gap apart. One that is
+    `keyed` holds the last rows of each group, in the order of their numbers in the stream; where a slice stops, it has
+    the number of rows that the group has had, up to and with this one.
+    """
 
     stream: str
     keys: tuple[pa.DataType, ...]
     accumulators: tuple[Accumulator, ...]
     merged: bool = True
+    gap: int | None = None
+    keyed: bool = False
 
     @classmethod
     def of(cls, query: CompiledQuery, slots: Iterable[Slot]) -> Layout:
         """The layout for a query's groups and some slots. Equal layouts are one object, with one schema."""
         keys = tuple(key.scalar.type for key in query.query.keys)
-        layout = cls(query.query.stream, keys, tuple(slot.accumulator for slot in slots), not query.naive)
+        accumulators = tuple(slot.accumulator for slot in slots)
+        is_merged = not query.naive and not query.is_keyed
+        layout = cls(query.query.stream, keys, accumulators, is_merged, query.gap, query.is_keyed)
         living = _layouts.get(layout.id)
         if living is None or living != layout:
             living = _layouts[layout.id] = layout
@@ -52,6 +61,10 @@ class Layout:
         'slices of bids by [int] with []'
         """
         rows = "slices" if self.merged else "rows"
+        if self.gap is not None:
+            rows = f"sessions of {self.gap}"
+        if self.keyed:
+            rows = "last rows"
         accumulators = ", ".join(accumulator.id for accumulator in self.accumulators)
         return f"{rows} of {self.stream} by [{', '.join(self.group_types)}] with [{accumulators}]"
 

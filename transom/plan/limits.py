@@ -14,6 +14,8 @@ class Limits:
 
     # Registration. A query or a summary beyond one of these is refused with a CostError.
     longest_window: int = 1 << 53  # RANGE, SLIDE or ROWS: in microseconds 285 years
+    session_gap: int = 31 * 86_400_000_000  # of SESSION: in microseconds 31 days
+    rows_of_key: int = 10_000  # ROWS with PARTITION BY
     windows_per_row: int = 100_000  # RANGE / SLIDE: one day every second has 86,400
     group_bytes: int = 1 << 30  # of the slices of one group
     select_items: int = 1_000
@@ -22,8 +24,19 @@ class Limits:
     summary_bytes: int = 1 << 30  # of the cells of a summary
     stream_expressions: int = 10_000  # of all queries of a stream: on Spark each takes about 3 ms a batch
 
+    # Joins of two streams. A query with a longer time bound is refused; the queries of a join beyond the other two
+    # limits are suspended.
+    join_bound: int = (
+        31 * 86_400_000_000
+    )  # the time for which rows can wait for partners: in microseconds 31 days
+    joined_pairs: int = 5_000_000  # of a join in a batch
+    join_rows: int = 20_000_000  # that a join keeps of both streams
+
     # Results. A query with a longer list or text in a group of a window is suspended.
     collected_values: int = 10_000  # of collect_list, collect_set, array_agg, string_agg and listagg
+
+    # Queries that look at earlier windows (LAG, EMIT EMPTY). One with more is suspended.
+    past_windows: int = 1_000_000  # rows remembered of past windows and groups; empty windows in a batch
 
     # Isolation.
     process_ends: int = 8  # of processes in one batch before the query that ends them is looked for

@@ -315,17 +315,20 @@ def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
 
 def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Interest, ...]:
     """The interested queries, once for each selection of rows; equal conditions are one object."""
-    alike: dict[tuple[str, bool], list[CompiledQuery]] = {}
+    alike: dict[tuple[object, ...], list[CompiledQuery]] = {}
     for query in queries:
-        alike.setdefault((query.selection, query.query.top is None), []).append(query)
+        # Which rows are late for sessions depends on the sessions that are open.
+        home = None if query.gap is None else state.queries[query.name].homes[0]
+        key = query.selection, query.needs_all_groups, query.follows_windows, home
+        alike.setdefault(key, []).append(query)
     conjuncts: dict[str, Predicate] = {}
     interests = []
     for members in alike.values():
         first = members[0]
         windows: dict[tuple[WindowSpec, int | None], list[str]] = {}
         for query in members:
-            key = query.query.window, state.queries[query.name].forced
-            windows.setdefault(key, []).append(query.name)
+            window = query.query.window, state.queries[query.name].forced
+            windows.setdefault(window, []).append(query.name)
         interests.append(
             Interest(
                 first.query.clock,
@@ -335,6 +338,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 first.pinned or NO_COLUMNS,
                 tuple(windows),
                 tuple(map(tuple, windows.values())),
+                first.follows_windows,
             )
         )
     return tuple(interests)
@@ -348,10 +352,12 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
     return QueryIndex(
         tuple(query.name for query in queries),
         np.array([one.homes[0] for one in own], np.int64),
-        WindowSpecs.of([query.spec for query in queries]),
+        WindowSpecs.of([query.query.window for query in queries]),
         np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
         np.array([group_of[query.name] for query in queries], np.int64),
         tuple(query.query.clock for query in queries),
         tuple(query.closing_columns or NO_COLUMNS for query in queries),
         tuple(query.pinned or NO_COLUMNS for query in queries),
+        np.array([query.follows_windows for query in queries], bool),
+        np.array([place for place, query in enumerate(queries) if query.gap is not None], np.int64),
     )

@@ -31,7 +31,9 @@ COUNTER_BYTES = 8
 _GROWING = re.compile(
     r"(?i)\b(hex|replace|repeat|space|[lr]pad|base64|url_encode|array_repeat)\b|\|\||concat|to_json"
 )
-_SKETCHES = ("approx_count_distinct", "approx_percentile")
+_SKETCHES = (
+    "approx_count_distinct", "approx_percentile", "approx_top_k", "histogram_numeric", "hll_sketch_agg",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,11 +142,28 @@ def _(query: Query) -> Iterator[Estimate]:
         yield Estimate(
             "longest_window", longest, f"units of {query.clock.kind.value} in a window", "shorten the window"
         )
-        per_row = -(-spec.range // spec.slide)
+        if spec.is_session:
+            what = f"units of {query.clock.kind.value} in the gap of its sessions"
+            yield Estimate("session_gap", spec.range, what, "use a shorter gap")
+        if spec.is_keyed:
+            yield Estimate("rows_of_key", spec.range, "rows kept for each key", "use fewer ROWS")
+        per_row = 1 if spec.is_session else -(-spec.range // spec.slide)
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
         )
-    yield _length_estimate([*(scalar.sql for scalar in query.scalars()), *(item.sql for item in query.items)])
+    texts = [*(scalar.sql for scalar in query.scalars()), *(item.sql for item in query.items)]
+    if (join := query.stream_join) is not None:
+        reach = max(join.high, 0) - min(join.low, 0)
+        what = f"units of {join.kind.value} in the time bound of its join"
+        yield Estimate("join_bound", reach, what, "use a shorter time bound")
+        texts += [key.sql for side in join.sides for key in side.keys]
+    yield Estimate(
+        "past_windows",
+        max([query.most_empty, *(lag.windows for lag in query.lags)]),
+        "past windows to look back at, for each group",
+        "use a smaller number of windows in EMIT EMPTY FOR or LAG",
+    )
+    yield _length_estimate(texts)
     advice = "use a longer SLIDE or fewer aggregates"
     yield Estimate("group_bytes", _group_bytes(query), "bytes for each group", advice)
     yield _text_estimate(_longest_text(query))
@@ -154,7 +173,8 @@ def _(query: Query) -> Iterator[Estimate]:
 def _group_bytes(query: Query) -> float:
     """The most bytes of the slices of one group: two slices for each slide, a state for each aggregate."""
     states = sum(SKETCH_BYTES if call.function in _SKETCHES else STATE_BYTES for call in query.calls)
-    return 2.0 * (-(-query.window.range // query.window.slide)) * (states + STATE_BYTES)
+    slides = 1 if query.window.is_session else -(-query.window.range // query.window.slide)
+    return 2.0 * slides * (states + STATE_BYTES)
 
 
 @_group_bytes.register

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.table_columns import SELECTION
 from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
-from transom.kernel.sheets import combine_sheets, without
+from transom.kernel.sheets import combine_sheets, one_array, without
 from transom.ondemand.stores import fill_stores
 from transom.overload.chunks import chunk_ranges, chunk_rows, closed_except_held, held_times, highest_time
 from transom.overload.resumption import credit_after
@@ -23,6 +24,7 @@ from transom.plan.layout import Layout
 from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
+from transom.results.across_windows import Followers
 from transom.results.batch_input import BatchInput
 from transom.results.close import (
     AlikeReaders,
@@ -36,10 +38,13 @@ from transom.results.close import (
     close_stack,
     specs_of,
 )
+from transom.results.key_rows import ended_windows, with_numbers
 from transom.results.lower import Reading, Scattered, lower_stack
+from transom.results.merge_slices import closed_until, with_moved_slices
 from transom.results.query_boundary import boundary, last_slices, last_window
 from transom.results.readers import StackReaders, StreamReaders
 from transom.results.result_rows import LoweredWindows
+from transom.results.sessions import final_sessions, last_session, sessions_of
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.state.accounts import Accounts
 from transom.state.state import (
@@ -128,7 +133,7 @@ class _Work(Reading):
         self.shards, self.shard_work = list(state.shards), list[ShardWork]()
         self.stores, self.accounts = state.stores, state.accounts
         self.finals = self.unshared_finals = self.all_finals = 0
-        self._boundaries: dict[tuple[int, Clock, int | None], Boundary] = {}
+        self._boundaries: dict[tuple[int, Clock, bool, int | None], Boundary] = {}
 
     @property
     def has_files(self) -> bool:
@@ -153,12 +158,14 @@ class _Work(Reading):
                 home: kept_apart(self.selections[home], self.before.batch_id, limits) for home in fragmented
             }
             self.selections = {**self.selections, **apart}
+        self._drop_late_sessions(batch, before)
         scattered: Scattered = defaultdict(list)
         sheets = [self.sheets[key] for key in layouts if key in self.sheets]
         lasts = last_slices(sheets, self.shards) if batch.ended else {}
+        has_ended = batch.ended and (bool(lasts) or bool(self._followers(batch.queries)))
         changed = {
             query.name: self._advanced_query(query, batch, lasts, before)
-            for query in (batch.queries if lasts else readers.undetermined)
+            for query in (batch.queries if has_ended else readers.undetermined)
         }
         if changed:
             self.queries = {**self.queries, **changed}
@@ -168,6 +175,8 @@ class _Work(Reading):
         for query in batch.queries if scattered else ():
             if query.name in scattered:
                 yield from self.combined(query, scattered[query.name], batch.partial)
+        yield from self._close_sessions(batch, before, after)
+        yield from self._end_windows_of_keys(batch, before, after)
         self._close_on_executors(batch, before, after)
         done = Work(finals=self.finals, unshared_finals=self.unshared_finals)
         self.streams[name] = replace(after, work=after.work + done)
@@ -180,6 +189,12 @@ class _Work(Reading):
         stream = queries[0].query.stream
         return self.planner.derived(stream, StreamReaders, queries, self.queries, self.selections)
 
+    def _followers(self, queries: Sequence[CompiledQuery]) -> Followers:
+        """The queries whose results depend on earlier windows."""
+        if not queries:
+            return Followers(())
+        return self.planner.derived(queries[0].query.stream, Followers, queries)
+
     def add_partials(self, batch: BatchInput) -> Mapping[str, Layout]:
         """Add what the batch brought and move what is too large to the executors; the layouts of the sheets."""
         layouts = self._readers(batch.queries).layouts
@@ -189,6 +204,10 @@ class _Work(Reading):
             if key in layouts and partials.num_rows
         }
         self.sheets |= combine_sheets(layouts, brought)
+        first_new = self.before.stream(batch.rules.clock.stream).totals.accepted
+        for key in brought:
+            if layouts[key].keyed:
+                self.sheets[key] = with_numbers(layouts[key], self.sheets[key], first_new)
         self.shards += batch.outcome.refs
         moving = self._moving(batch)
         if not moving:
@@ -222,11 +241,11 @@ class _Work(Reading):
         """Readers with what is closed for them before and after; equal boundaries are one object."""
         with_boundaries, sides_by_key = (
             [],
-            dict[tuple[int, int | None, int | None], tuple[Boundary, Boundary]](),
+            dict[tuple[int, bool, int | None, int | None], tuple[Boundary, Boundary]](),
         )
         for query, home in asking:
             was, query_state = self.before.queries[query.name], self.queries[query.name]
-            key = id(query.clock), was.forced, query_state.forced
+            key = id(query.clock), query.follows_windows, was.forced, query_state.forced
             sides = sides_by_key.get(key)
             if sides is None:
                 sides = self._boundary(query, before, was), self._boundary(query, after, query_state)
@@ -239,7 +258,7 @@ class _Work(Reading):
         """What is closed for a query: one object for all queries with the same closed time."""
         if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
             return boundary(query, stream, query_state)
-        key = id(stream), query.query.clock, query_state.forced
+        key = id(stream), query.query.clock, query.follows_windows, query_state.forced
         shared = self._boundaries.get(key)
         if shared is None:
             shared = self._boundaries[key] = boundary(query, stream, query_state)
@@ -253,16 +272,80 @@ class _Work(Reading):
         if unseen is None:
             unseen = batch.missed_times(query.query.clock) if batch.origin is None else batch.origin.missed
         store = None if self.shelf is None else self.shelf.store
-        for home in query_state.homes if lasts else ():
+        for home in query_state.homes if lasts and not query.is_keyed else ():
             if home not in lasts:
                 continue
             was = self._boundary(query, before, self.before.queries[query.name])
-            last = last_window(self, query, was, home, lasts[home], store)
+            if query.gap is not None:
+                last = last_session(self.sheets[self.selections[home].sheet], home, query.gap)
+            else:
+                last = last_window(self, query, was, home, lasts[home], store)
             if last is not None:
                 forced = max(last + 1, LOWEST if forced is None else forced)
+        if batch.ended and query.query.empty is not None:
+            forced = self._forced_empty(query, batch, forced)
         if unseen is query_state.unseen and forced == query_state.forced:
             return query_state
         return replace(query_state, unseen=unseen, forced=forced).for_window(query.query.window.range)
+
+    def _forced_empty(self, query: CompiledQuery, batch: BatchInput, forced: int | None) -> int | None:
+        """The same for empty windows: the last one that holds a row of the stream, of whatever group."""
+        profile, newest = batch.outcome.clocks.get(query.clock), None
+        if query.name in self.before.past.starts or (profile is not None and profile.runs):
+            newest = self.streams[query.query.stream].clock(query.clock).newest
+        if newest is None:
+            return forced
+        last = windows.wid_to(query.query.window, newest)
+        return max(last + 1, LOWEST if forced is None else forced)
+
+    def _session_sheets(
+        self, batch: BatchInput, before: StreamState, after: StreamState
+    ) -> Iterator[tuple[str, Layout, pa.Table, list[Reader]]]:
+        """The sheets of sessions, each with a reader of every selection."""
+        readers = self._readers(batch.queries)
+        for key, layout in readers.session_layouts.items():
+            if key in self.sheets:
+                firsts = self._with_boundaries(readers.session_firsts[key], before, after)
+                yield key, layout, self.sheets[key], firsts
+
+    def _drop_late_sessions(self, batch: BatchInput, before: StreamState) -> None:
+        """Drop what late rows added: sessions that were final before the batch."""
+        for key, layout, sheet, firsts in list(self._session_sheets(batch, before, before)):
+            is_late = final_sessions(layout, sheet, firsts)
+            self._trim([key], SheetStack((), [sheet]), ~is_late)
+
+    def _close_sessions(
+        self, batch: BatchInput, before: StreamState, after: StreamState
+    ) -> Iterator[LoweredWindows]:
+        """Close the sessions that no row can extend any more."""
+        asking = self._readers(batch.queries).asking
+        for key, layout, sheet, firsts in list(self._session_sheets(batch, before, after)):
+            is_final = final_sessions(layout, sheet, firsts)
+            if is_final.any():
+                homes = set(one_array(sheet[SELECTION]).to_numpy()[is_final].tolist())
+                closing = [pair for pair in asking[key] if pair[1] in homes]
+                readers = self._with_boundaries(closing, before, after)
+                self._trim([key], SheetStack((), [sheet]), ~is_final)
+                closed = sessions_of(layout, sheet, is_final, readers)
+                self.finals += closed.num_rows
+                self.unshared_finals += closed.num_rows
+                yield from self.lowered(layout, closed, readers, batch.partial, defaultdict(list))
+
+    def _end_windows_of_keys(
+        self, batch: BatchInput, before: StreamState, after: StreamState
+    ) -> Iterator[LoweredWindows]:
+        """The windows of the rows of a key that the batch's rows ended."""
+        readers = self._readers(batch.queries)
+        for key, layout in readers.key_layouts.items():
+            if key not in self.sheets or key not in batch.outcome.partials:
+                continue
+            sheet, own = self.sheets[key], self._with_boundaries(readers.asking[key], before, after)
+            ended, is_needed = ended_windows(layout, sheet, own, before.totals.accepted)
+            self._trim([key], SheetStack((), [sheet]), is_needed)
+            self.finals += ended.num_rows
+            self.unshared_finals += ended.num_rows
+            if ended.num_rows:
+                yield from self.lowered(layout, ended, own, batch.partial, defaultdict(list))
 
     def _close_stack(
         self,
@@ -282,6 +365,8 @@ class _Work(Reading):
             return
         closed, is_needed = found
         self._trim(list(stack.layouts), closed.stack, is_needed)
+        if alike is not None and stack.growing:
+            self._merge_slices(stack, alike)
         self.finals += closed.steps
         self.unshared_finals += int(stack.unshared_slices[closed.readers].sum())
         is_scattered = stack.is_scattered[closed.readers]
@@ -292,6 +377,18 @@ class _Work(Reading):
             yield from lower_stack(
                 stack, closed, lambda readers, times: self.facts(stack, readers, times, batch.partial)
             )
+
+    def _merge_slices(self, stack: StackReaders, alike: Sequence[AlikeReaders]) -> None:
+        """Merge closed slices that are in the same windows: of windows that grow."""
+        closed = closed_until(alike, stack.specs)
+        for sheet, readers in stack.growing.items() if closed is not None else ():
+            if closed is None or sheet not in self.sheets:
+                continue
+            wids, times = (numbers[readers] for numbers in closed)
+            homes, specs = stack.homes[readers], stack.specs[readers]
+            moved = with_moved_slices(self.sheets[sheet], homes, specs, wids, times)
+            if moved is not None:
+                self.sheets |= combine_sheets({sheet: stack.layouts[sheet]}, {sheet: [moved]})
 
     def _scatter(self, stack: StackReaders, closed: StackWindows, scattered: Scattered) -> None:
         """Note the windows of queries that have slices on other sheets, too."""

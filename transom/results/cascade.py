@@ -22,7 +22,7 @@ from transom.sql.binding.cascades import relation_of
 from transom.sql.item_columns import key_reference
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
-from transom.windows.intervals import LOWEST, IntervalSet, union
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
 
 
@@ -98,6 +98,8 @@ def derived_batch(
 def _lacking(inner: CompiledQuery, stream: StreamState, after: State) -> IntervalSet:
     """The times of results of windows that lost rows to an overload, or missed rows that came too late."""
     lost, spec = stream.clock(inner.query.clock).arrivals.shed, inner.query.window
+    if inner.gap is not None and lost:  # a session that lost rows may end at any later time
+        return IntervalSet.of((lost.pairs[0][0], HIGHEST))
     starts, stops = lost.arrays()
     firsts = windows.result_time(windows.window_end(spec, windows.wid_from(spec, starts)))
     lasts = windows.window_end(spec, windows.wid_to(spec, stops - 1))

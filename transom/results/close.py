@@ -28,6 +28,7 @@ from transom.windows import ids as windows
 from transom.windows.closed_time import View
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.sessions import passed_results
 
 MAX_CLOSED_PIECES = 32  # of closed time, before and after a batch, up to which all readers are closed at once
 
@@ -40,6 +41,9 @@ class Boundary:
     forced: IntervalSet
 
     def wids(self, query: CompiledQuery, closed: IntervalSet) -> IntervalSet:
+        """The ids of the windows that lie in closed time; of sessions, those that none can have any more."""
+        if query.gap is not None:
+            return passed_results(closed) | self.forced
         return windows.closed_wids(query.query.window, closed) | self.forced
 
     @property
@@ -286,7 +290,7 @@ def windows_open(query: CompiledQuery, starts: Ints, boundary: Boundary) -> int:
 
 def specs_of(queries: Sequence[CompiledQuery]) -> WindowSpecs:
     """The window specification of each query."""
-    return WindowSpecs.of([query.spec for query in queries])
+    return WindowSpecs.of([query.query.window for query in queries])
 
 
 def _summed(layout: Layout, table: pa.Table, readers: Ints, wids: Ints, begin: Ints, end: Ints) -> pa.Table:
@@ -377,12 +381,12 @@ class SheetStack:
     def _covered(self, homes: Ints, specs: WindowSpecs) -> Mask:
         """Which slices lie in any window of a reader: with gaps between windows, not all do."""
         covered = np.zeros(len(self.starts), bool)
-        kinds = np.unique(np.stack([homes, specs.range, specs.slide, specs.phase]), axis=1)
+        kinds = specs.kinds(homes)
         rows, of = expand_runs(
-            np.searchsorted(self.selections, kinds[0]),
-            np.searchsorted(self.selections, kinds[0], side="right"),
+            np.searchsorted(self.selections, homes[kinds]),
+            np.searchsorted(self.selections, homes[kinds], side="right"),
         )
-        inside = windows.in_some_window(WindowSpecs(*kinds[1:])[of], self.starts[rows])
+        inside = windows.in_some_window(specs[kinds][of], self.starts[rows])
         covered[rows[inside]] = True
         return covered
 

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field, replace
 from transom.elements import Prod
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
+from transom.results.across_windows import Followers, with_lags
 from transom.results.close import Boundary, Reader, SheetReaders, close_sheets
+from transom.results.key_rows import requested_windows
 from transom.results.lower import Reading, Scattered
 from transom.results.result_rows import LoweredWindows, Moment, Results, finish
+from transom.results.sessions import requested_sessions
 from transom.results.shard_work import ShardWork, shard_needs
 from transom.sql.catalog import Scalars
 from transom.state.state import State, StreamState
@@ -108,6 +111,7 @@ class _Sweep(Reading):
     """Reads a state, and changes nothing of it."""
 
     def __init__(self, state: State, sharing: Sequence[CompiledQuery]):
+        self.state = state
         self.sharing, self.streams, self.queries = sharing, state.streams, state.queries
         self.selections, self.sheets, self.shards = state.selections, state.sheets, state.shards
         self.accounts = state.accounts
@@ -123,16 +127,25 @@ class _Sweep(Reading):
         for turn in range(max(map(len, bounds.values()), default=0)):
             in_turn = [query for query in queries if turn < len(bounds[query.name])]
             sides = {query.name: bounds[query.name][turn] for query in in_turn}
-            opened.windows += self._on_driver(in_turn, sides, partial)
+            opened.windows += self._with_lags(self._on_driver(in_turn, sides, partial))
             opened.shard_work += self._on_executors(in_turn, sides, partial)
         return opened
+
+    def _with_lags(self, opened: Iterable[LoweredWindows]) -> Iterator[LoweredWindows]:
+        """Windows with values of earlier ones, where queries read these."""
+        for lowered in opened:
+            if lowered.queries[0].query.lags:
+                yield from with_lags(self.state, Followers(lowered.queries), [lowered])
+            else:
+                yield lowered
 
     def _boundaries(self, request: WindowRequest) -> Iterator[tuple[Boundary, Boundary]]:
         """Pairs of boundaries with the wanted windows between them, each window once."""
         query = request.query
         own = self.queries[query.name]
         closed = self._closed(query)
-        view, forced = closed.view(query.closing_columns, query.pinned), own.forced_wids()
+        view = closed.view(query.closing_columns, query.pinned, query.follows_windows)
+        forced = own.forced_wids()
         for first, after in request.wids:
             # Earlier windows are hidden, so that the wanted ones are a run of windows, as when they close.
             yield self._upto(view, forced, first), self._upto(view, forced, after)
@@ -168,13 +181,19 @@ class _Sweep(Reading):
         return replace(known, shed=known.shed | held) if held else known
 
     def _closed(self, query: CompiledQuery) -> Closed:
-        """What is closed on a query's clock; its stream may not have had a batch yet."""
+        """What is closed on a query's clock; its stream may not have had a batch yet.
+
+        Sessions on sheets are open, although their extents may be closed: prods alone decide which are read.
+        """
+        if not query.query.window.is_shared_by_groups:
+            return Closed()
         return self.streams.get(query.query.stream, StreamState()).clock(query.query.clock).closed
 
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
         closed = self._closed(query)
         ranges = [(_time(prod), None, prod.where) for prod in prods]
-        return Boundary(closed.close_all(ranges).view(query.closing_columns, query.pinned), forced)
+        view = closed.close_all(ranges).view(query.closing_columns, query.pinned, query.follows_windows)
+        return Boundary(view, forced)
 
     def _on_driver(
         self,
@@ -189,6 +208,12 @@ class _Sweep(Reading):
             asked = [(query, home) for query, home in readers[key] if query.name in sides]
             if key in self.sheets and asked:
                 own = [Reader(query, home, *sides[query.name]) for query, home in asked]
+                if layout.gap is not None or layout.keyed:
+                    read = requested_windows if layout.keyed else requested_sessions
+                    requested = read(layout, self.sheets[key], own)
+                    if requested.num_rows:
+                        yield from self.lowered(layout, requested, own, partial, scattered)
+                    continue
                 parts.append(SheetReaders(layout, self.sheets[key], own))
         for part, done in zip(parts, close_sheets(parts), strict=True):
             if done.table.num_rows:

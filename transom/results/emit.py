@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from transom.columns.table_columns import ROWS
 from transom.elements import Kind, Prod
 from transom.estimates import Quality
 from transom.estimates.feedback import (
@@ -26,16 +27,20 @@ from transom.kernel.aggregate import Outcome
 from transom.kernel.shards import Shelf
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.planner import Planner
-from transom.results.advance import apply_batch, with_rows
+from transom.results.across_windows import Followers, follow_windows, with_lags
+from transom.results.advance import AppliedBatch, apply_batch, with_rows
 from transom.results.batch_input import BatchInput
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
+from transom.results.derived_input import DerivedInput
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
+from transom.results.join_clock import JoinedBatch, joins_of, pair_batch
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
-from transom.results.result_rows import Moment, ResultBatch, Results, Stored, finish
-from transom.results.shard_work import ShardWork, split_by_limit
+from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, Stored, finish
+from transom.results.shard_work import ShardWork, split_work
 from transom.sql.catalog import Scalars
 from transom.state.state import State
+from transom.state.stream_joins import JoinState
 from transom.windows.intervals import LOWEST
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
@@ -79,6 +84,9 @@ class EmitContext:
     observations: Sequence[Observation] = ()  # what prods between batches reported since the last batch
     streams: Collection[str] = ()  # all that are declared: queries of their names are not read by others
     planner: Planner = field(default_factory=Planner)
+    joined: Mapping[str, JoinedBatch] = field(
+        default_factory=dict
+    )  # by the stream of pairs, what rows are to joins
 
 
 def emit(
@@ -88,9 +96,13 @@ def emit(
     context: EmitContext,
     shelf: Shelf | None,
     backend: EmitBackend,
+    derived: Sequence[DerivedInput] = (),
 ) -> BatchOutput:
-    """Close windows, answer prods and learn from early results; control takes effect at the batch's end."""
-    return _Emit(state, living, context, backend).run(batches, shelf)
+    """Close windows, answer prods and learn from early results; control takes effect at the batch's end.
+
+    `derived` is what the batch brings to streams that are made of others.
+    """
+    return _Emit(state, living, context, backend).run(batches, shelf, derived)
 
 
 def standing_queries(queries: Sequence[CompiledQuery]) -> dict[str, CompiledQuery]:
@@ -115,11 +127,19 @@ class _Emit:
         self.stored: dict[str, Stored] = {}
         self.finals = 0
 
-    def run(self, batches: Sequence[BatchInput], shelf: Shelf | None) -> BatchOutput:
+    def run(
+        self, batches: Sequence[BatchInput], shelf: Shelf | None, derived: Sequence[DerivedInput]
+    ) -> BatchOutput:
         concerned = {batch.rules.clock.stream: batch for batch in batches}
         declared = {*concerned, *self.context.streams}
         cascade = self._cascade(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
+        state = self._with_pairs(state, concerned)
+        made = [given.completed(self.before, state) for given in derived]
+        if made:
+            state = self._closed(state, made, None, batches_on=0)
+            concerned |= {batch.rules.clock.stream: batch for batch in made}
+            batches = [*batches, *made]
         for inner, outers in self._cascade(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
@@ -132,12 +152,11 @@ class _Emit:
         snapshot = with_early_results(state, requests, cascade, self.living, partial, self.backend, moment)
         reported = read_open_windows(snapshot, due.reported, self.living, partial)
         observed = read_open_windows(snapshot, due.observed, self.living, partial)
-        plain, limited = split_by_limit(reported.shard_work)
-        stored, _ = self.backend.read_shards(plain, moment)
+        stored, _ = self.backend.read_shards(split_work(reported.shard_work).plain, moment)
         self._keep(stored)
         early = [
             reported.finished(self.backend.scalars, moment),
-            limited_results(self.backend, limited, moment),
+            driver_results(self.backend, snapshot, reported.shard_work, moment),
         ]
         final = Results([part for results in self.final for part in results.batches])
         feedback = BatchFeedback(
@@ -166,13 +185,37 @@ class _Emit:
     ) -> State:
         done = apply_batch(state, batches, shelf, self.context.planner, batches_on)
         moment = Moment(done.state.batch_id, Kind.FINAL, self.context.made)
-        plain, limited = split_by_limit(done.shard_work)
-        stored, steps = self.backend.read_shards(plain, moment)
+        work = split_work(done.shard_work)
+        stored, steps = self.backend.read_shards(work.plain, moment)
         self._keep(stored)
         self.finals += done.finals + steps
-        self.final.append(finish(done.closed, moment, self.backend.scalars))
-        self.final.append(limited_results(self.backend, limited, moment))
-        return done.state
+        fetched = fetch_windows(self.backend, work.following, moment)
+        closed, after = self._followed(state, done, batches, fetched)
+        self.final.append(finish(closed, moment, self.backend.scalars))
+        self.final.append(limited_results(self.backend, work.limited, moment))
+        return after
+
+    def _followed(
+        self,
+        before: State,
+        done: AppliedBatch,
+        batches: Sequence[BatchInput],
+        fetched: Sequence[LoweredWindows],
+    ) -> tuple[list[LoweredWindows], State]:
+        """All closed windows, with those of queries whose results depend on earlier windows, and the state."""
+        following = [*(one for one in done.closed if one.queries[0].follows_windows), *fetched]
+        closed = [one for one in done.closed if not one.queries[0].follows_windows]
+        state, planner = done.state, self.context.planner
+        for batch in batches:
+            stream = batch.rules.clock.stream
+            followers = planner.derived(stream, Followers, batch.queries)
+            if followers:
+                own = [one for one in following if one.queries[0].query.stream == stream]
+                limits = planner.strategy.limits
+                windows, past = follow_windows(before, state, batch, followers, own, limits)
+                closed += windows
+                state = replace(state, past=past)
+        return closed, state
 
     def _keep(self, stored: Mapping[str, Stored]) -> None:
         for name, more in stored.items():
@@ -195,16 +238,76 @@ class _Emit:
             derived = replace(derived, outcome=self.backend.aggregate(derived, rows, state))
         return derived, self._closed(state, [derived], None, batches_on=0)
 
+    def _with_pairs(self, state: State, concerned: dict[str, BatchInput]) -> State:
+        """Add the pairs of joins to the streams that they are, and forget joins that no query reads any more."""
+        joins = self.context.planner.derived("", joins_of, self.everyone)
+        for join in joins.values():
+            if not any(side.stream in concerned for side in join.sides):
+                continue
+            joined = self.context.joined.get(join.id)
+            if joined is None:
+                joined = JoinedBatch(Outcome(), state.joins.get(join.id, JoinState()))
+            readers = [query for query in self.living if query.query.stream == join.id]
+            batch, kept = pair_batch(join, readers, concerned, joined, self.before, state)
+            state = self._closed(state, [batch], None, batches_on=0)
+            state = replace(state, joins={**state.joins, join.id: kept})
+            concerned[join.id] = batch
+        gone = state.joins.keys() - joins.keys()
+        if not gone:
+            return state
+        joins_left = {name: join for name, join in state.joins.items() if name not in gone}
+        return replace(
+            state,
+            joins=joins_left,
+            streams={name: stream for name, stream in state.streams.items() if name not in gone},
+        )
+
     def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
         """The ids below which the windows of queries are closed for all groups."""
         closed_below = {}
         for name in names:
             query, query_state = self.queries[name], state.queries[name]
+            if not query.query.window.is_shared_by_groups:
+                continue  # nothing is learned from their windows
             closed = boundary(query, state.stream(query.query.stream), query_state)
             first = next(iter(closed.wids(query, closed.view.general)), None)
             if first is not None and first[0] <= LOWEST:
                 closed_below[name] = first[1]
         return closed_below
+
+
+def driver_results(backend: EmitBackend, state: State, works: Sequence[ShardWork], moment: Moment) -> Results:
+    """Early results over groups on the executors that are made on the driver: with LIMIT or LAG."""
+    work = split_work(works)
+    opened = fetch_windows(backend, work.following, moment)
+    followers = Followers([query for lowered in opened for query in lowered.queries])
+    earlier = finish(list(with_lags(state, followers, opened)), moment, backend.scalars)
+    return Results([*earlier.batches, *limited_results(backend, work.limited, moment).batches])
+
+
+def fetch_windows(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> list[LoweredWindows]:
+    """Windows over groups on the executors, with their aggregates, before their SELECT lists are applied."""
+    opened = []
+    for work in works:
+        bare = tuple(replace(reader, query=reader.query.without_select_list()) for reader in work.readers)
+        tables = backend.fetch_shards([replace(work, readers=bare)], moment)
+        for i, reader in enumerate(work.readers):
+            table = tables.get(reader.query.name)
+            if table is None or not len(table):
+                continue
+            columns = [name for name in reader.query.query.item_columns if not name.startswith("l")]
+            opened.append(
+                LoweredWindows(
+                    [reader.query],
+                    np.zeros(len(table), np.int64),
+                    table.select([*columns, ROWS]).combine_chunks(),
+                    [work.unseen[i]],
+                    [reader.query.name in work.partial],
+                    [work.arrivals[i]],
+                    [work.late[i]],
+                )
+            )
+    return opened
 
 
 def limited_results(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> Results:
@@ -242,7 +345,8 @@ def with_early_results(
         opened = read_open_windows(state, [WindowRequest(inner, EVERYTHING)], living, partial)
         tables = [
             *opened.finished(backend.scalars, moment).values(),
-            *backend.fetch_shards(opened.shard_work, moment).values(),
+            *backend.fetch_shards(split_work(opened.shard_work).plain, moment).values(),
+            *driver_results(backend, state, opened.shard_work, moment).values(),
         ]
         if tables:
             batch = BatchInput(derived_rules(inner), outers, partial=partial)

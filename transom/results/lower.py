@@ -15,7 +15,7 @@ from transom.aggregates.numeric import expand_runs
 from transom.aggregates.run_tree import RunTree
 from transom.columns.arrays import Ints
 from transom.columns.groups import group, sorted_distinct
-from transom.columns.table_columns import ROWS, aggregate_column
+from transom.columns.table_columns import ROWS, SESSION_START, aggregate_column
 from transom.kernel.sheets import one_array, regroup, stacked
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
@@ -56,6 +56,13 @@ def lower_by_shape(
     bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
     for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
         chosen = order[start:stop]
+        if (
+            layout.keyed
+        ):  # the last slot counts the rows that satisfy WHERE; windows without any have no result
+            matched = closed[places[present[members[0]]][-1][0]].to_numpy()
+            chosen = chosen[matched[chosen] > 0]
+            if not len(chosen):
+                continue
         members_of_rows = np.searchsorted(members, which[chosen])
         queries = [asking[present[i]] for i in members]
         # A sheet has the states of all queries: only those that these queries read are copied.
@@ -66,9 +73,16 @@ def lower_by_shape(
             for name in dict.fromkeys(("wid", *layout.key_names, ROWS, *read))
         }
         times = window_times(queries, members_of_rows, rows["wid"].to_numpy())
+        if layout.keyed:
+            rows[ROWS] = rows[places[present[members[0]]][-1][0]]
+        if layout.gap is not None:
+            times = closed[SESSION_START].to_numpy()[chosen], times[1]
         table = _lowered(layout, rows, queries[0], times, places[present[members[0]]])
         names = [query.name for query in queries]
-        came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
+        came = {
+            clock: Arrivals() if layout.keyed else arrivals(query)
+            for clock, query in {id(each.clock): each for each in queries}.items()
+        }
         yield LoweredWindows(
             queries,
             members_of_rows,
@@ -78,6 +92,7 @@ def lower_by_shape(
             [came[id(query.clock)] for query in queries],
             late(names),
             times,
+            gap=layout.gap,
         )
 
 
@@ -99,7 +114,7 @@ def lower_stack(
     )
     members, specs = lowering.member_of[readers], stack.specs[readers]
     ends = windows.window_end(specs, closed.wids[order])
-    times = windows.start_of(specs, ends), ends
+    times = windows.window_start(specs, closed.wids[order]), ends
     facts, on_clock = facts_of(readers, times), [pa.array(numbers) for numbers in times]
     heads, runs = pa.array(closed.begin[order]), RunTree(closed.begin, closed.end)
     keys = [key.take(heads) for key in closed.stack.keys]
@@ -116,7 +131,7 @@ def lower_stack(
         bound = group.queries[0].query
         columns = [key.slice(start, size) for key in keys]
         columns += [values[number, i] for i in range(len(group.calls))]
-        columns += [_on_clock(part.slice(start, size), bound.clock_type) for part in on_clock]
+        columns += [times_on_clock(part.slice(start, size), bound.clock_type) for part in on_clock]
         columns.append(rows.slice(start, size))
         table = pa.Table.from_arrays(columns, names=group.column_names)
         extents = times[0][start:stop], times[1][start:stop]
@@ -195,7 +210,7 @@ def _combined_states(stack: StackReaders, closed: StackWindows) -> tuple[dict[in
     return states, shifts
 
 
-def _on_clock(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+def times_on_clock(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
     """Times of windows in the type of their clock."""
     is_instant = pa.types.is_timestamp(kind) and kind.unit == "us"
     return numbers.view(kind) if is_instant else numbers.cast(kind)
@@ -204,8 +219,7 @@ def _on_clock(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
 def window_times(queries: Sequence[CompiledQuery], which: Ints, wids: Ints) -> tuple[Ints, Ints]:
     """Where windows start and end: window `wids[i]` is one of query `which[i]`."""
     specs = specs_of(queries)[which]
-    ends = windows.window_end(specs, wids)
-    return windows.start_of(specs, ends), ends
+    return windows.window_start(specs, wids), windows.window_end(specs, wids)
 
 
 def lower_windows(
@@ -229,7 +243,7 @@ def _lowered(
         states = [[rows[name] for name in places[slot]] for slot in slots]
         columns[aggregate_column(i)] = function.lower(states, call.type, call.parameters)
     for name, numbers in zip(("window_start", "window_end"), times, strict=True):
-        columns[name] = _on_clock(pa.array(numbers), bound.clock_type)
+        columns[name] = times_on_clock(pa.array(numbers), bound.clock_type)
     columns[ROWS] = rows[ROWS]
     return pa.table(columns)
 

@@ -44,7 +44,8 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
 
     def passed(query: CompiledQuery, prodder: ProdderState, points: tuple[float, ...]) -> IntervalSet:
         window = query.query.window
-        key = window.slide, window.phase, prodder.position, here, points
+        ends = (window.slide, window.phase) if window.calendar is None else window
+        key = ends, prodder.position, here, points
         if key not in known:
             known[key] = crossed(query, prodder, here, points)
         return known[key]
@@ -66,7 +67,7 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
             if request.wids or request.patterned:
                 reported[query.name] = request
             marks = passed(query, prodder, GRID) - request.wids
-            if marks and not _is_on_executors(query, state):
+            if marks and query.query.window.is_shared_by_groups and not _is_on_executors(query, state):
                 observed.append(WindowRequest(query, marks))
             if here is not None:
                 prodder, now[query.name] = replace(prodder, position=here), here
@@ -139,11 +140,14 @@ def due_streams(
         root = query
         while root.query.stream not in rules and root.query.stream in queries:
             root = queries[root.query.stream]
-        stream = root.query.stream
+        stream = root.query.streams[0]  # a batch of either stream concerns a join
         if stream in due or stream not in rules:
             continue
+        is_joined = root.query.stream_join is not None
         if is_due(query, prodder, clock) or (
-            rules[stream].live and _passed(query, root, prodder, state, rules[stream], clock)
+            rules[stream].live
+            and not is_joined
+            and _passed(query, root, prodder, state, rules[stream], clock)
         ):
             due[stream] = None
     return list(due)

@@ -26,7 +26,8 @@ Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of t
 def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
     """The boundary of a query: which windows are closed for its groups."""
     closed = stream.clock(query.query.clock).closed
-    return Boundary(closed.view(query.closing_columns, query.pinned), query_state.forced_wids())
+    view = closed.view(query.closing_columns, query.pinned, query.follows_windows)
+    return Boundary(view, query_state.forced_wids())
 
 
 def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
@@ -38,6 +39,9 @@ def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamS
         if query_state is None:
             continue
         key = query_state.homes, query.query.window, query_state.forced
+        if not query.query.window.is_shared_by_groups:
+            total += sum(len(slices_held(state, home)[0]) for home in query_state.homes)
+            continue
         if key not in counted:
             held = np.unique(np.concatenate([slices_held(state, home)[0] for home in query_state.homes]))
             counted[key] = windows_open(query, held, boundary(query, stream, query_state))

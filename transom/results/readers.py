@@ -114,6 +114,16 @@ class StackReaders:
         return np.array([LOWEST if wid is None else wid for wid in forced], np.int64)
 
     @cached_property
+    def growing(self) -> Mapping[str, Ints]:
+        """The sheets with readers whose windows grow, and all readers of these sheets."""
+        if self.specs.is_cumulative is False:
+            return {}
+        places = np.unique(self.sheets[np.broadcast_to(self.specs.is_cumulative, self.sheets.shape)])
+        names = list(self.layouts)
+        merged = (place for place in places.tolist() if self.layouts[names[place]].merged)
+        return {names[place]: np.flatnonzero(self.sheets == place) for place in merged}
+
+    @cached_property
     def unshared_slices(self) -> Ints:
         """How many slices a window would be made of if each query had slices of its own."""
         slices: Ints = windows.paired_slices(self.specs)
@@ -121,10 +131,14 @@ class StackReaders:
 
     @cached_property
     def clocks(self) -> tuple[Sequence[CompiledQuery], Ints]:
-        """A query on each clock that occurs, and the clock of each reader as a place in this list."""
-        places: dict[int, int] = {}
-        of = [places.setdefault(id(query.clock), len(places)) for query in self.queries]
-        firsts = {id(query.clock): query for query in reversed(self.queries)}
+        """A query on each clock that occurs, and the clock of each reader as a place in this list.
+
+        Queries whose windows close in order count as having clocks of their own.
+        """
+        places: dict[tuple[int, bool], int] = {}
+        keys = [(id(query.clock), query.follows_windows) for query in self.queries]
+        of = [places.setdefault(key, len(places)) for key in keys]
+        firsts = dict(zip(reversed(keys), reversed(self.queries), strict=True))
         return [firsts[clock] for clock in places], np.array(of, np.int64)
 
     @cached_property
@@ -250,12 +264,24 @@ class StreamReaders:
         # The clocks that queries follow, with the range of the longest window on each.
         self.clocks: dict[Clock, int] = {}
         for query in queries:
-            self.clocks[query.clock] = max(query.spec[0], self.clocks.get(query.clock, 0))
+            self.clocks[query.clock] = max(query.query.window.range, self.clocks.get(query.clock, 0))
         # Queries of which only a batch with rows tells what they missed.
         self.undetermined = [query for query in queries if query_states[query.name].unseen is None]
+        self.session_layouts = {
+            sheet: layout for sheet, layout in self.layouts.items() if layout.gap is not None
+        }
+        # All readers of a selection of sessions see the same: a query for each.
+        self.session_firsts = {
+            sheet: [
+                (query, home) for home, query in {home: query for query, home in self.asking[sheet]}.items()
+            ]
+            for sheet in self.session_layouts
+        }
+        self.key_layouts = {sheet: layout for sheet, layout in self.layouts.items() if layout.keyed}
         alike: dict[tuple[bool, tuple[pa.DataType, ...]], dict[str, Layout]] = {}
         for sheet, layout in self.layouts.items():
-            alike.setdefault((layout.merged, layout.keys), {})[sheet] = layout
+            if layout.gap is None and not layout.keyed:
+                alike.setdefault((layout.merged, layout.keys), {})[sheet] = layout
         self.stacks = [
             StackReaders(layouts, self.asking, query_states, selections) for layouts in alike.values()
         ]

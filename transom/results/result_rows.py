@@ -28,8 +28,9 @@ from transom.windows import ids as windows
 from transom.windows.arrivals import UNKNOWN, Arrivals
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import IntervalSet
+from transom.windows.sessions import extent_of_interest
 
-_REFERENCE = re.compile(r"`(k\d+|a\d+|window_start|window_end)`")
+_REFERENCE = re.compile(r"`(k\d+|a\d+|l\d+|window_start|window_end)`")
 _IN_TEXT = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_REFERENCE.pattern}""", re.DOTALL)
 _INSTANT = pa.timestamp("us", tz="UTC")
 ESTIMATES = ("projected", "low", "high")
@@ -85,6 +86,7 @@ class LoweredWindows:
         None  # where windows start and end, if computed
     )
     facts: WindowFacts | None = None
+    gap: int | None = None  # of sessions
     names: NDArray[Any] | None = None  # of the queries
 
     def names_of(self, queries: NDArray[np.int64]) -> list[str]:
@@ -103,9 +105,14 @@ class LoweredWindows:
         """Where the windows start and end, on their clocks."""
         if self.times is not None:
             return self.times
-        specs = WindowSpecs.of([query.spec for query in self.queries])[self.which]
+        specs = WindowSpecs.of([query.query.window for query in self.queries])[self.which]
         ends = self.table["window_end"].cast(pa.int64()).to_numpy()
         return windows.start_of(specs, ends), ends
+
+    def extents_of_interest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The times whose rows would belong to the windows; of a session, rows before and after its extent as well."""
+        starts, ends = self.extents()
+        return (starts, ends) if self.gap is None else extent_of_interest(starts, ends, self.gap)
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ class SystemColumns:
     @classmethod
     def of(cls, closed: Sequence[LoweredWindows], moment: Moment) -> SystemColumns:
         """The system columns of all windows in one step."""
-        facts = WindowFacts.concatenated(_facts(closed))
+        facts = WindowFacts.concatenated(window_facts(closed))
         rows = len(facts.arrived)
         columns = [
             pa.repeat(pa.scalar(moment.kind.value), rows),
@@ -140,7 +147,7 @@ class SystemColumns:
         )
 
 
-def _facts(closed: Sequence[LoweredWindows]) -> list[WindowFacts]:
+def window_facts(closed: Sequence[LoweredWindows]) -> list[WindowFacts]:
     """The facts about the windows of each shape."""
     without = [lowered for lowered in closed if lowered.facts is None]
     found = iter(_facts_of_queries(without)) if without else iter(())
@@ -158,6 +165,8 @@ def _facts_of_queries(closed: Sequence[LoweredWindows]) -> Iterator[WindowFacts]
     arrived = np.full(len(which), UNKNOWN)
     for own, mine in _alike(arrivals, which):
         arrived[mine] = own.first(starts[mine], ends[mine])
+    interest = [lowered.extents_of_interest() for lowered in closed]
+    starts, ends = (_concatenated([extent[side] for extent in interest]) for side in (0, 1))
     late = [rows for lowered in closed for rows in (lowered.late or [0] * len(lowered.queries))]
     is_partial = np.array([wanted for lowered in closed for wanted in lowered.partial], bool)
     facts = WindowFacts(

@@ -48,16 +48,28 @@ class ShardWork:
         )
 
 
-def split_by_limit(works: Sequence[ShardWork]) -> tuple[list[ShardWork], list[ShardWork]]:
-    """The work for queries without LIMIT, and for those with it: these need the groups of all partitions."""
-    parts: tuple[list[ShardWork], list[ShardWork]] = [], []
+@dataclass(frozen=True)
+class SplitWork:
+    """The work for queries whose results executors finish; for those with LIMIT, which need the groups of all
+    partitions; and for those whose results depend on earlier windows, which the driver remembers."""
+
+    plain: list[ShardWork]
+    limited: list[ShardWork]
+    following: list[ShardWork]
+
+
+def split_work(works: Sequence[ShardWork]) -> SplitWork:
+    """The work by what its queries need."""
+    split = SplitWork([], [], [])
     for work in works:
-        for part, has_limit in zip(parts, (False, True), strict=True):
-            chosen = [
-                i for i, one in enumerate(work.readers) if (one.query.query.top is not None) is has_limit
-            ]
-            part += [work.of(chosen)] if chosen else []
-    return parts
+        kinds: dict[str, list[int]] = {}
+        for i, reader in enumerate(work.readers):
+            query = reader.query
+            kind = "following" if query.follows_windows else "limited" if query.needs_all_groups else "plain"
+            kinds.setdefault(kind, []).append(i)
+        for kind, chosen in kinds.items():
+            getattr(split, kind).append(work.of(chosen))
+    return split
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from transom.backends.base import Backend
+from transom.elements import Clock
 from transom.errors import SettingError, near_miss
 from transom.estimates import Quality
+from transom.ingest.sources import DerivedSource
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
 from transom.plan.limits import Limits
 from transom.sql.catalog import Catalog, Relation
 from transom.sql.query import Query
 from transom.storage.file_store import Store
+from transom.windows.stream_rules import DerivedRules, StreamRules
 
 
 class Declared:
@@ -37,11 +40,56 @@ class Declared:
         """The streams that queries can read; the rows of the others are prods."""
         return {name: stream for name, stream in self.streams.items() if stream.prods is None}
 
+    def adopt(self, queries: Iterable[Query]) -> None:
+        """Declare the derived streams that queries read."""
+        for query in queries:
+            derived = query.derived
+            if derived is None or derived.name in self.streams:
+                continue
+            inputs = [self.stream(name) for name in derived.streams]
+            for stream in inputs:
+                if stream.rules.overload is not None:
+                    raise SettingError(
+                        f"{stream.name} sidelines or sheds rows of bursts: UNION ALL and explode can't read it"
+                    )
+            clock = Clock(derived.name, derived.time, inputs[0].rules.clock.kind)
+            made = Stream(
+                derived.name,
+                dict(derived.columns),
+                StreamRules(clock, slack=None),
+                DerivedSource(dict(derived.columns)),
+                derived=derived,
+            )
+            self.streams = {**self.streams, made.name: made}  # others may be reading the streams
+
+    def derived(self, names: Collection[str]) -> dict[str, DerivedRules]:
+        """The rules of the derived streams among some."""
+        found = {}
+        for name in names:
+            stream = self.streams.get(name)
+            if stream is not None and stream.derived is not None:
+                inputs = tuple(self.streams[each].rules for each in stream.derived.streams)
+                found[name] = DerivedRules(stream.rules, inputs, stream.derived.is_exploded)
+        return found
+
+    def release(self, names: Collection[str]) -> None:
+        """Forget derived streams that no query reads."""
+        if names:
+            self.streams = {name: stream for name, stream in self.streams.items() if name not in names}
+
     def catalog(self) -> Catalog:
         """The names that queries can use, without summaries."""
         streams = {
-            name: Relation(name, stream.columns, stream.rules.clock.attribute)
+            name: Relation(
+                name,
+                stream.columns,
+                stream.rules.clock.attribute,
+                _unjoinable(stream),
+                None if stream.event_time is None else stream.event_time.sql,
+                unsupported=stream.unsupported,
+            )
             for name, stream in self.queried().items()
+            if stream.derived is None
         }
         tables = {name: Relation(name, self.tables.columns(name, v)) for name, v in self.versions.items()}
         functions = frozenset(self.functions)
@@ -50,6 +98,7 @@ class Declared:
             tables,
             functions,
             self.backend.in_utc,
+            self.backend.time_zone,
             frozenset(self.qualities),
             collected_values=self.limits.collected_values,
         )
@@ -64,3 +113,10 @@ class Declared:
                 for column in (*join.keys, *join.columns) if join.table == table else ():
                     if after.get(column) != before[column]:
                         raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
+
+
+def _unjoinable(stream: Stream) -> str | None:
+    """Why a stream can't be joined with another one."""
+    if stream.rules.overload is None:
+        return None
+    return "it has a budget, and the rows that bursts defer would miss their partners; declare it without one"

@@ -21,6 +21,7 @@ from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
 from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.ingest.event_time import event_time
 from transom.ingest.file_log import FileLog
 from transom.ingest.sources import (
     FeedSource,
@@ -33,6 +34,7 @@ from transom.ingest.sources import (
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
 from transom.plan.decisions import DecisionRecord
+from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
@@ -60,11 +62,19 @@ from transom.runtime.quality import guarded_quality
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
+from transom.runtime.views import (
+    ViewInfo,
+    add_view,
+    refuse_view_names,
+    run_view_statement,
+    view_infos,
+)
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.bound_query import BoundQuery
 from transom.sql.clauses.query_parser import has_preference, split_by_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
+from transom.sql.clauses.view import CreateViewStatement, is_view_statement
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.storage.file_store import Store
@@ -151,6 +161,10 @@ class Engine:
             raise StateError(f"the {self._backend.name} backend has no Spark session")
         return session
 
+    def __repr__(self) -> str:
+        streams = ", ".join(self._loop.declared.streams) or "no streams"
+        return f"<engine ({self._backend.name}) with {counted(len(self.queries()), 'query', 'queries')} over {streams}>"
+
     def __enter__(self) -> Engine:
         return self
 
@@ -165,6 +179,7 @@ class Engine:
         source: Any,
         *,
         time: str,
+        time_unit: str | None = None,
         slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
@@ -183,12 +198,13 @@ class Engine:
         """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
         json, csv or parquet files.
 
-        `time` is the column of its event time, `slack` the disorder to wait for (by default nothing; None:
-        windows close by punctuations alone; a mapping gives other columns a slack of their own), `horizon`
-        how far a row may be ahead of the stream before it is rejected, `live` whether it may also not be
-        that far ahead of the clock, `max_ahead` how far it may be ahead of the clock in any case (by default
-        1 day; None: any distance), `idle` the time without data after which windows close, `punctuation` a
-        condition that marks rows as punctuations, `prod` one that marks rows as prods.
+        `time` is the column of its event time, or an expression such as `event.ts` or `to_timestamp(text)`; with a
+        `time_unit` (s, ms, us), whole numbers of that unit since 1970. `slack` is the disorder to wait for (by
+        default nothing; None: windows close by punctuations alone; a mapping gives other columns a slack of
+        their own), `horizon` how far a row may be ahead of the stream before it is rejected, `live` whether it
+        may also not be that far ahead of the clock, `max_ahead` how far it may be ahead of the clock in any case
+        (by default 1 day; None: any distance), `idle` the time without data after which windows close,
+        `punctuation` a condition that marks rows as punctuations, `prod` one that marks rows as prods.
 
         `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
         "2 s"): "sideline" stores the trailing rows of bursts and resumes one of them for every `share`
@@ -196,7 +212,8 @@ class Engine:
         """
         rows_source = self._source(source, format, schema, options, files_per_batch)
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
-        self._declare(name, rows_source, rules, {Punctuation: punctuation, Prod: prod})
+        left_out = self._backend.unsupported_columns(source)
+        self._declare(name, rows_source, rules, {Punctuation: punctuation, Prod: prod}, time_unit, left_out)
 
     def feed(
         self,
@@ -204,6 +221,7 @@ class Engine:
         schema: str,
         *,
         time: str,
+        time_unit: str | None = None,
         slack: Any = "default",
         horizon: Any = "default",
         live: bool = False,
@@ -218,7 +236,7 @@ class Engine:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
-        self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod})
+        self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod}, time_unit)
         return Feed(self._parts, name, source)
 
     def replay(self, name: str, source: Any, *, time: str, **options: Unpack[ReplayOptions]) -> Replay:
@@ -314,19 +332,39 @@ class Engine:
         source: Source,
         rules: tuple[str, Any, Any, bool, Any, Overload | None, Any],
         markers: Mapping[type[Punctuation | Prod], str | None],
+        time_unit: str | None = None,
+        left_out: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead."""
+        """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead.
+
+        `left_out` are columns of types that are not supported.
+        """
         self._check_new(name)
         columns = visible(source.columns)
         check_column_names(name, columns)
         time, *rest = rules
-        spelled = declared_column(name, time, columns)
-        columns = with_time_column(columns, spelled)
+        expressed = event_time(name, columns, time, time_unit, self._backend.scalars)
+        if expressed is not None:
+            columns[expressed[0].column] = expressed[1]
+            spelled = expressed[0].column
+        else:
+            spelled = declared_column(name, time, columns)
+            columns = with_time_column(columns, spelled)
         checked_rules = stream_rules(name, columns, spelled, *rest)
         given = {kind: marker for kind, marker in markers.items() if marker is not None}
         for kind, marker in given.items():
             self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
-        self._loop.declare(Stream(name, columns, checked_rules, source, given))
+        expression = None if expressed is None else expressed[0]
+        stream = Stream(
+            name,
+            columns,
+            checked_rules,
+            source,
+            given,
+            event_time=expression,
+            unsupported=left_out or {},
+        )
+        self._loop.declare(stream)
 
     def _check_condition(self, what: str, condition: str, columns: Mapping[str, pa.DataType]) -> None:
         kind = self._loop.backend.scalars.types(columns, [condition])[0]
@@ -347,6 +385,7 @@ class Engine:
             raise StateError(
                 f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
             )
+        refuse_view_names(self._loop, [name])
 
     def table(
         self,
@@ -440,9 +479,14 @@ class Engine:
         loop = self._loop
         for name, text in queries.items():
             refuse_statement(text, f"{name}: ")
+        refuse_view_names(loop, queries)
         bound, preference_queries = self._bind(queries)
         if partial and preference_queries:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
+        if partial and any(query.stream_join is not None for query in bound.values()):
+            raise SettingError(
+                "partial is not supported for joins of streams: rows from before may be missing"
+            )
         for name, query in bound.items():
             stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
@@ -492,16 +536,33 @@ class Engine:
             check_query(name, query, limits)
         new_windows = {name: query for name, query in bound.items() if name in new}
         self._expressions.check(new_windows, registered, limits)
+        loop.declared.adopt(bound.values())
         return bound, preference_queries
 
-    def execute(self, statement: str) -> None:
-        """Run CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
+    def view(self, name: str, sql: str) -> None:
+        """Create a view: a SELECT that filters and projects a stream or another view, for queries to read by its name.
 
-        A summary that is there already with the same text, perhaps from an earlier run, stays as it is.
+        It is inlined into these queries. A view that is there already with the same text, perhaps from an
+        earlier run, stays as it is.
+        """
+        add_view(self._loop, CreateViewStatement(name, sql.strip().rstrip(";").rstrip(), 0, 0))
+        self._wake()
+
+    def execute(self, statement: str) -> None:
+        """Run CREATE VIEW, DROP VIEW, CREATE SUMMARY or DROP SUMMARY; it takes effect with the next batch.
+
+        A view or a summary that is there already with the same text, perhaps from an earlier run, stays as it is.
         """
         loop = self._loop
+        if is_view_statement(statement):
+            run_view_statement(loop, statement)
+            self._wake()
+            return
         if (read := read_statement(statement)) is None:
-            raise SQLError("expected CREATE SUMMARY or DROP SUMMARY; queries are registered", statement)
+            raise SQLError(
+                "expected CREATE VIEW, DROP VIEW, CREATE SUMMARY or DROP SUMMARY; queries are registered",
+                statement,
+            )
         with loop.directory.lock:
             catalog = loop.directory.catalog()
             if isinstance(read, Summary):
@@ -544,7 +605,7 @@ class Engine:
         `on` names the column that the times are of, if it is not the stream's own time.
         """
         declared = self._loop.declared.stream(stream)
-        punctuation = punctuation_of(declared, until, since, where, on)
+        punctuation = punctuation_of(declared, until, since, where, on, self._backend.time_zone)
         if isinstance(declared.source, FeedSource):
             declared.source.control(punctuation)
         else:
@@ -653,10 +714,21 @@ class Engine:
         """The stream that is named, the streams that the queries read, or all."""
         directory = self._loop.directory
         if stream is not None:
-            return [directory.source(stream)]
+            made = [
+                each
+                for each in self._loop.declared.streams.values()
+                if each.derived is not None and stream in each.derived.streams
+            ]
+            return [directory.source(stream), *made]
         if queries is None:
-            return list(self._loop.declared.streams.values())
-        streams = dict.fromkeys(stream for name in queries for stream in self.query(name).bound.streams)
+            joined = map(directory.source, directory.stream_joins())
+            return [*self._loop.declared.streams.values(), *joined]
+        bound = (self.query(name).bound for name in queries)
+        streams = dict.fromkeys(
+            stream
+            for query in bound
+            for stream in ((query.stream,) if isinstance(query, Query) else query.streams)
+        )
         return [directory.source(name) for name in streams]
 
     def lookup(
@@ -721,6 +793,10 @@ class Engine:
         """The summaries by name: what they keep, and in which structure."""
         self._loop.directory.bind()
         return summary_reports(self._loop)
+
+    def views(self) -> dict[str, ViewInfo]:
+        """The views by name: what they select, and which queries read them."""
+        return view_infos(self._loop)
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """How the registered queries are computed together: as text, json or mermaid.

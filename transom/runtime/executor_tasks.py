@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
-from transom.ingest.tasks import in_large_tables
+from transom.columns.record_batches import in_large_tables
 from transom.kernel.shards import fetched, rolled
 from transom.plan.compiled_query import Slot
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, result_batch

@@ -15,7 +15,7 @@ from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_t
 from transom.runtime.loop import BatchLoop
 from transom.runtime.registry import Executable
 from transom.sql.binding.bind_preference_query import bind_preference_queries
-from transom.sql.binding.cascades import bind_all, relation_of
+from transom.sql.binding.cascades import bind_all, relation_of, views_read
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.preference_query import PreferenceQuery
@@ -92,11 +92,26 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
                 if entry.suspended is not None
             },
             summaries=catalog.summaries,
+            views=_view_readers(texts, catalog),
+            definitions={
+                name: stream.derived.text
+                for name, stream in loop.declared.streams.items()
+                if stream.derived is not None
+            },
             preference_queries=_chosen(registry.of_kind(PreferenceQuery), living) | preference_queries,
             by_spark=by_spark,
             by_worker=by_worker,
         )
     )
+
+
+def _view_readers(texts: Mapping[str, str], catalog: Catalog) -> dict[str, tuple[str, list[str]]]:
+    """The views by name, each with its text and the queries and views that it is inlined into."""
+    readers: dict[str, list[str]] = {name: [] for name in catalog.views}
+    for reader, text in {**catalog.views, **texts}.items() if catalog.views else ():
+        for view in views_read(text, catalog.views):
+            readers[view].append(reader)
+    return {name: (text, readers[name]) for name, text in catalog.views.items()}
 
 
 def _placed(
@@ -110,9 +125,12 @@ def _placed(
         relation = catalog.streams.get(stream)
         if relation is None and stream in queries:
             relation = relation_of(stream, queries[stream].query)
-        if relation is None:  # the query below has left
+        joins = [pairs for query in reading if (pairs := query.stream_join) is not None]
+        if relation is None and not joins:  # the query below has left
             continue
-        columns = dict(relation.columns)
+        columns = dict(relation.columns) if relation is not None else {}
+        for stream_join in joins:
+            columns |= stream_join.pair_columns
         for join in (join for query in reading for join in query.joins):
             columns[join.id] = pa.bool_()
             columns |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class QueryHandle:
         self._since, self._is_dropped = 0, False
 
     def __repr__(self) -> str:
-        return f"<query {self.name}>"
+        return f"<query {self.name}: {textwrap.shorten(self.text, 100, placeholder=' ...')}>"
 
     def drop(self) -> None:
         """Drop the query with the next batch; results made so far can still be read from this handle."""
@@ -106,6 +107,8 @@ class QueryHandle:
         if not rows:
             accounts = Accounts() if self._entry() is None else loop.state.accounts
             return late_windows(self.name, query, accounts)
+        if query.stream_join is not None:
+            raise SettingError(f"{self.name} joins two streams: pairs that it missed are counted, not kept")
         if query.stream not in loop.declared.streams:
             raise SettingError(
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
@@ -204,6 +207,8 @@ class QueryHandle:
         instead of the points that the query names; None restores those. For queries with EMIT EARLY."""
         if self._window_query().emit is None:
             raise SettingError(f"{self.name} has no EMIT EARLY: there is nothing to tune")
+        if not self._window_query().window.is_shared_by_groups:
+            raise SettingError(f"the groups of {self.name} have no slide in common: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
             raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
         point = None if aggressiveness is None else 1 - aggressiveness
@@ -276,10 +281,11 @@ class Feed:
         self._parts, self.name, self._source = parts, name, source
 
     def __repr__(self) -> str:
-        return f"<feed {self.name}>"
+        return f"<feed {self.name}({', '.join(f'{name} {kind}' for name, kind in self._source.columns.items())})>"
 
     def push(self, rows: pa.Table | Iterable[Any]) -> int:
-        """Push rows: an Arrow table, mappings, or tuples in the order of the schema; how many there were.
+        """Push rows: a table of Arrow, pandas, Polars or DuckDB, mappings, or tuples in the order of the schema; how
+        many there were.
 
         They are processed by the next `engine.step()`, or at once by an engine that was started.
         """
@@ -292,12 +298,14 @@ class Feed:
     ) -> None:
         """No more rows like that will be pushed; takes effect behind the rows pushed before it."""
         stream = self._parts.loop.declared.stream(self.name)
-        self._source.control(punctuation_of(stream, until, since, where, on))
+        zone = self._parts.loop.backend.time_zone
+        self._source.control(punctuation_of(stream, until, since, where, on, zone))
         self._parts.wake()
 
     def prod(
         self, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None
     ) -> None:
         """Ask for early results behind the rows pushed before it; they come with that batch's results."""
-        self._source.control(prod_of(self._parts.loop.declared.stream(self.name), until, at, where, on))
+        stream, zone = self._parts.loop.declared.stream(self.name), self._parts.loop.backend.time_zone
+        self._source.control(prod_of(stream, until, at, where, on, zone=zone))
         self._parts.wake()

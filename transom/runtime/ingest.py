@@ -6,7 +6,7 @@ A query whose function fails in several batches in a row is suspended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -16,8 +16,10 @@ from transom.backends.expressions import micros, quoted, text_literal
 from transom.backends.file_problems import UnreadableFiles
 from transom.durations import format_instant
 from transom.elements import ClockKind
-from transom.ingest.batch import DataBatch, IngestRun
+from transom.ingest.batch import DataBatch, Ingested, IngestRun
+from transom.ingest.derived_rows import derived_rows
 from transom.ingest.sources import ResultSource
+from transom.ingest.stream_joins import JoinLimitError, arrive, join_rows
 from transom.ingest.streams import Carried, Stream, believable, carried_control
 from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
@@ -28,6 +30,7 @@ from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Promising
 from transom.results.batch_input import BatchInput
+from transom.results.join_clock import JoinedBatch, clock_before, pair_rules
 from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
@@ -35,6 +38,7 @@ from transom.runtime.registry import Registry
 from transom.sql.binding.cascades import relation_of
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
+from transom.state.stream_joins import JoinState
 
 log = logging.getLogger("transom")
 
@@ -42,12 +46,14 @@ log = logging.getLogger("transom")
 @dataclass(frozen=True)
 class IngestedBatch:
     """What came of a batch's rows: the punctuations and prods among them, partial aggregates, the rows that
-    were sidelined or shed, and the new tuples of summaries."""
+    were sidelined or shed, the new tuples of summaries, and the new pairs of joins."""
 
     carried: list[Carried]
     outcome: Outcome = field(default_factory=Outcome)
     burst: BurstOutcome = NO_BURST
     arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
+    joined: Mapping[str, JoinedBatch] = field(default_factory=dict)  # by the stream of pairs
+    derived: Mapping[str, Outcome] = field(default_factory=dict)  # by stream that is made of the batch's rows
 
 
 class BatchRows:
@@ -105,9 +111,18 @@ class Ingest:
         self.sideline = sideline
 
     def process(
-        self, intent: BatchIntent, stream: Stream, frame: Frame | None, registry: Registry, state: State
+        self,
+        intent: BatchIntent,
+        stream: Stream,
+        frame: Frame | None,
+        registry: Registry,
+        state: State,
+        made: Sequence[Stream] = (),
     ) -> IngestedBatch:
-        """Ingest a batch. A batch without rows of its own consists of rows that were sidelined before."""
+        """Ingest a batch. A batch without rows of its own consists of rows that were sidelined before.
+
+        `made` are the derived streams that queries read, and that are made of the batch's rows.
+        """
         carried: list[Carried] = []
         if frame is None:
             frame = self.sideline.rows(intent, stream, state)
@@ -121,11 +136,34 @@ class Ingest:
         batch = split.batch
         with split.resources:
             self.executors.files.begin(intent.batch_id)
-            outcome, arrivals = self._run(intent, batch, registry)
+            outcome, arrivals, rows, derived = self._run(intent, batch, registry, made)
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, split.burst)
-        return IngestedBatch(credible, outcome, split.burst, arrivals)
+        joined = dict(self._joined(intent, rows, registry, state))
+        return IngestedBatch(credible, outcome, split.burst, arrivals, joined, derived)
+
+    def _joined(
+        self,
+        intent: BatchIntent,
+        rows: Mapping[str, Mapping[int, pa.Table]],
+        registry: Registry,
+        state: State,
+    ) -> Iterator[tuple[str, JoinedBatch]]:
+        """The pairs that the rows of a batch make, aggregated; queries of a join beyond the limits are suspended."""
+        for name, tables in rows.items():
+            join, limits = registry.stream_joins()[name], self.planner.strategy.limits
+            kept = state.joins.get(name, JoinState())
+            try:
+                arrival = arrive(join, tables, kept, clock_before(join, state), limits)
+            except JoinLimitError as error:
+                for query in registry.reading(name):
+                    log.warning("query %s is suspended: %s", query.name, error)
+                registry.suspend({query.name: str(error) for query in registry.reading(name)})
+                continue
+            stream = Stream(name, join.pair_columns, pair_rules(join), ResultSource())
+            outcome = self._aggregated(intent, stream, arrival.pairs, registry, state)
+            yield name, JoinedBatch(outcome, arrival.state, arrival.lost)
 
     def _credible(
         self, carried: list[Carried], batch: DataBatch, outcome: Outcome, burst: BurstOutcome
@@ -149,9 +187,16 @@ class Ingest:
         """Aggregate results of a query as rows of the stream that other queries read."""
         inner = given.rules.clock.stream
         columns = dict(relation_of(inner, registry.query(inner)).columns)
-        stream = Stream(inner, columns, given.rules, ResultSource())
+        return self._aggregated(
+            intent, Stream(inner, columns, given.rules, ResultSource()), rows, registry, state
+        )
+
+    def _aggregated(
+        self, intent: BatchIntent, stream: Stream, rows: pa.Table, registry: Registry, state: State
+    ) -> Outcome:
+        """Aggregate rows that the engine itself made."""
         frame = self.backend.frame(rows)
-        batch = self._batch(replace(intent, stream=inner), stream, frame, registry, state)
+        batch = self._batch(replace(intent, stream=stream.name), stream, frame, registry, state)
         # The outcome stays on the driver.
         batch = replace(batch, on_driver=True, shelf=None, most_groups=None)
         with IngestRun(batch, self.tables, self.backend) as run:
@@ -180,22 +225,44 @@ class Ingest:
         ).with_rows(frame)
 
     def _run(
-        self, intent: BatchIntent, batch: DataBatch, registry: Registry
-    ) -> tuple[Outcome, dict[str, BatchArrival]]:
+        self, intent: BatchIntent, batch: DataBatch, registry: Registry, made: Sequence[Stream]
+    ) -> tuple[Outcome, dict[str, BatchArrival], dict[str, dict[int, pa.Table]], dict[str, Outcome]]:
         stream = batch.rules.clock.stream
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
-            late = None if ingested.late is None else with_reason(ingested.late, batch)
-            self.outputs.rows.write("late", stream, intent.batch_id, late, batch.is_on_driver(late))
-            if late is not None:
-                groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
-                self.outputs.rows.write_late_queries(stream, groups)
+            self._write_late(intent, batch, ingested, registry)
+            accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
+            derived = {each.name: self._derived(intent, each, batch, accepted, registry) for each in made}
             rejected = ingested.rejected
             on_driver = batch.is_on_driver(rejected)
             self.outputs.rows.write("rejected", stream, intent.batch_id, rejected, on_driver)
-            return ingested.outcome, self.promising.arrive(
-                run, ingested.time_limit, intent, registry.preference_queries()
-            )
+            arrivals = self.promising.arrive(run, ingested.time_limit, intent, registry.preference_queries())
+            rows = join_rows(run, ingested.time_limit, list(registry.stream_joins().values()))
+            return ingested.outcome, arrivals, rows, derived
+
+    def _write_late(
+        self, intent: BatchIntent, batch: DataBatch, ingested: Ingested, registry: Registry
+    ) -> None:
+        stream = batch.rules.clock.stream
+        late = None if ingested.late is None else with_reason(ingested.late, batch)
+        self.outputs.rows.write("late", stream, intent.batch_id, late, batch.is_on_driver(late))
+        if late is not None:
+            groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
+            self.outputs.rows.write_late_queries(stream, groups)
+
+    def _derived(
+        self, intent: BatchIntent, stream: Stream, batch: DataBatch, accepted: Frame, registry: Registry
+    ) -> Outcome:
+        """Aggregate the rows of a derived stream that are made of accepted rows; the outcome stays on the driver."""
+        assert stream.derived is not None
+        source = batch.rules.clock.stream
+        rows = derived_rows(stream.derived, source, accepted, batch.columns, intent.clock)
+        own = self._batch(replace(intent, stream=stream.name), stream, rows, registry, batch.state)
+        own = replace(own, shelf=None, most_groups=None)
+        with IngestRun(own, self.tables, self.backend) as run:
+            ingested = run.process()
+            self._write_late(intent, own, ingested, registry)
+            return ingested.outcome
 
     # --- failing functions ---
 

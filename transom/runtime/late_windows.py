@@ -32,6 +32,8 @@ def late_windows(name: str, query: Query, accounts: Accounts) -> pa.Table:
     upto = np.cumsum((lasts - firsts + 1)[::-1])[::-1] - (lasts - firsts + 1)
     firsts = np.maximum(firsts, lasts + 1 - np.maximum(MOST_WINDOWS - upto, 0))
     wids, of = expand_runs(firsts, lasts + 1)
-    ends = windows.window_end(query.window, wids)
-    bounds = [pa.array(times).cast(kind) for times in (windows.start_of(query.window, ends), ends)]
-    return pa.table([*bounds, pa.array(rows[of])], names=["window_start", "window_end", "late"])
+    starts, ends = windows.window_start(query.window, wids), windows.window_end(query.window, wids)
+    bounds = [pa.array(times).cast(kind) for times in (starts, ends)]
+    table = pa.table([*bounds, pa.array(rows[of])], names=["window_start", "window_end", "late"])
+    # The last windows of a calendar's short period have no time.
+    return table if query.window.calendar is None else table.filter(pa.array(starts < ends))

@@ -137,12 +137,18 @@ class Lookups:
         if at is not None:
             if clock.kind is ClockKind.ROWS:
                 raise SettingError("windows of rows end at the newest row: leave `at` out")
-            moment = instant_of(clock, at)
+            moment = instant_of(clock, at, self._zone(query))
             if end is not None and moment < end:
                 raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
             end = moment if end is not None else None
-        pattern = group_pattern(query, where)
+        pattern = group_pattern(query, where, self.loop.backend.time_zone)
         return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
+
+    def _zone(self, query: CompiledQuery) -> str:
+        """The zone of times that are written without an offset."""
+        kind = query.query.clock_type
+        has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+        return self.loop.backend.time_zone if has_zone else "UTC"
 
     def _answered(self, lookup: Lookup, state: State) -> pa.Table:
         loop = self.loop

@@ -19,7 +19,7 @@ from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
-from transom.ingest.streams import Carried, Stream, rows_as_prods
+from transom.ingest.streams import Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
@@ -31,6 +31,7 @@ from transom.plan.planner import Planner
 from transom.promising.execution import Promising
 from transom.promising.pace import Pace
 from transom.results.batch_input import BatchInput
+from transom.results.derived_input import DerivedInput, prods_of_derived, with_derived_streams
 from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.runtime.batch_effects import BatchEffects
@@ -51,6 +52,7 @@ from transom.state.state import State
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import Store
 from transom.storage.lease import Lease
+from transom.windows.stream_rules import DerivedRules
 
 log = logging.getLogger("transom")
 
@@ -118,7 +120,7 @@ class BatchLoop:
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
         self.directory = QueryDirectory(
             self.declared,
-            Registry(record.queries, naive, record.summaries),
+            Registry(record.queries, naive, record.summaries, record.views),
             self.log.begun_after(self.state.batch_id),
         )
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
@@ -176,6 +178,7 @@ class BatchLoop:
             control = (*(intent.control if intent else ()), *self.directory.waiting.control)
             registry = self.directory.registry
             registry.bind(self.directory.catalog(), self.backend.scalars, control)
+            self.declared.adopt(registry.queries().values())
             if not self._types_checked:  # queries that join later have the types of the declared streams
                 check_types(registry, self.state)
                 self._types_checked = registry.is_bound
@@ -301,6 +304,7 @@ class BatchLoop:
             in_lull = stream is not None and not reference and stream not in self.directory.waiting.ended
             waiting = WaitingControl() if in_lull else self.directory.waiting
             declared = None if stream is None else self.declared.streams[stream]
+            waiting.ended += self._ended_with(waiting.ended)
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
             intent = BatchIntent(
                 self.state.batch_id + 1,
@@ -326,6 +330,20 @@ class BatchLoop:
                 if self.directory.intent is not None and not in_lull:
                     self.directory.waiting = WaitingControl(ended=bound.later)
         return intent
+
+    def _ended_with(self, ended: Sequence[str]) -> list[str]:
+        """The derived streams that end: all of their inputs do, or have ended since they last brought rows."""
+        streams = self.declared.streams
+        return [
+            name
+            for name, made in self.declared.derived(streams).items()
+            if name not in ended
+            and any(rules.clock.stream in ended for rules in made.inputs)
+            and all(
+                rules.clock.stream in ended or streams[rules.clock.stream].idle_closed
+                for rules in made.inputs
+            )
+        ]
 
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
@@ -438,7 +456,7 @@ class BatchLoop:
         watch.lap("planning")
         ingested = self._ingest(intent, frame, registry, state)
         watch.lap("ingest")
-        context = self._emit_context(intent, ingested.carried, registry)
+        context = self._emit_context(intent, ingested, registry)
         output = self._emit(intent, registry, state, ingested, context)
         self.ingest.count_failures(registry, failures)
         files = self.outputs.write_results(
@@ -451,7 +469,21 @@ class BatchLoop:
         """Let queries join and leave; the state that the batch starts with."""
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent, registry)
-        return joined_and_left(intent, registry, new, self.state, self.planner, self.declared.streams)
+        self.declared.adopt([*registry.queries().values(), *new.queries.values()])
+        made = [name for name, stream in self.declared.streams.items() if stream.derived is None]
+        state = joined_and_left(intent, registry, new, self.state, self.planner, made)
+        read = self._derived_streams(registry)
+        known = {
+            *read,
+            *(query.stream for query in (*registry.queries().values(), *self.directory.bound.values())),
+        }
+        derived = self.declared.derived(self.declared.streams)
+        self.declared.release([name for name in derived if name not in known])
+        return with_derived_streams(state, read, [name for name in derived if name not in read])
+
+    def _derived_streams(self, registry: Registry) -> dict[str, DerivedRules]:
+        """The derived streams that queries read which take part in batches."""
+        return self.declared.derived({query.query.stream for query in registry.everyone()})
 
     def _ingest(
         self, intent: BatchIntent, frame: Frame | None, registry: Registry, state: State
@@ -463,7 +495,12 @@ class BatchLoop:
         stream = self.declared.streams[intent.stream]
         if stream.prods is not None and frame is not None:
             return IngestedBatch([*control, *rows_as_prods(stream, frame)])
-        ingested = self.ingest.process(intent, stream, frame, registry, state)
+        made = [
+            self.declared.streams[name]
+            for name, derived in self._derived_streams(registry).items()
+            if stream.rules in derived.inputs
+        ]
+        ingested = self.ingest.process(intent, stream, frame, registry, state, made)
         return replace(ingested, carried=[*control, *ingested.carried])
 
     def _emit(
@@ -476,11 +513,12 @@ class BatchLoop:
     ) -> BatchOutput:
         """Close windows, answer prods, and spend the budgets of queries with a preference."""
         state = release_suspended(state, registry.compiled())
-        inputs = self._inputs(intent, registry, state, ingested)
+        inputs, derived = self._inputs(intent, registry, state, ingested)
         directory = results_of(intent.batch_id)
         self.store.delete(directory)  # results of an earlier attempt
         effects = BatchEffects(self.backend.scalars, self.executors, self.ingest, intent, registry, directory)
-        output = emit(state, inputs, registry.everyone(), context, self.executors.shelf(state), effects)
+        shelf = self.executors.shelf(state)
+        output = emit(state, inputs, registry.everyone(), context, shelf, effects, derived)
         rolled = self.executors.rolled_up(output.state, registry.living())
         store_sets = self.planner.all_store_sets(registry.on_demand())
         output = replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
@@ -511,7 +549,7 @@ class BatchLoop:
 
     def _inputs(
         self, intent: BatchIntent, registry: Registry, state: State, ingested: IngestedBatch
-    ) -> list[BatchInput]:
+    ) -> tuple[list[BatchInput], list[DerivedInput]]:
         """What the batch brings to each stream that it concerns: rows, punctuations, or its end."""
         control = ingested.carried
         concerned = dict.fromkeys(
@@ -522,12 +560,16 @@ class BatchLoop:
                 *self.due(state, registry.compiled(), intent.clock),
             ]
         )
+        read = self._derived_streams(registry)
+        for name, made in read.items():
+            if any(rules.clock.stream in concerned for rules in made.inputs):
+                concerned[name] = None
         partial = registry.partial_readers()
-        return [
-            BatchInput(
+        batches = {
+            name: BatchInput(
                 self.declared.streams[name].rules,
                 registry.reading(name),
-                ingested.outcome if name == intent.stream else Outcome(),
+                ingested.outcome if name == intent.stream else ingested.derived.get(name, Outcome()),
                 [e for e in control if isinstance(e, Punctuation) and e.clock.stream == name],
                 name in intent.ended,
                 partial,
@@ -537,7 +579,10 @@ class BatchLoop:
             )
             for name in concerned
             if name in self.declared.queried()
-        ]
+        }
+        derived = [DerivedInput(batches.pop(name), made) for name, made in read.items() if name in batches]
+        unread = self.declared.derived(batches)
+        return [batch for name, batch in batches.items() if name not in unread], derived
 
     def _timer_is_due(self) -> bool:
         if not self.state.prodders:
@@ -546,10 +591,11 @@ class BatchLoop:
             self._timed = self.directory.registry, self.directory.registry.compiled()
         return bool(self.due(self.state, self._timed[1], self.clock()))
 
-    def _emit_context(
-        self, intent: BatchIntent, control: Sequence[Carried], registry: Registry
-    ) -> EmitContext:
-        prods = [element for element in control if isinstance(element, Prod)]
+    def _emit_context(self, intent: BatchIntent, ingested: IngestedBatch, registry: Registry) -> EmitContext:
+        prods = prods_of_derived(
+            [element for element in ingested.carried if isinstance(element, Prod)],
+            self._derived_streams(registry),
+        )
         with self.directory.lock:
             ids = {entry.identity for entry in registry} if self.observations else set()
             recent = (observed for id, observed in self.observations.items() if id in ids)
@@ -562,6 +608,7 @@ class BatchLoop:
             observations,
             self.declared.streams,
             self.planner,
+            ingested.joined,
         )
 
     def due(self, state: State, queries: Mapping[str, CompiledQuery], clock: int) -> list[str]:
@@ -593,6 +640,7 @@ class BatchLoop:
         record = CommitRecord(
             queries=registry.query_records(),
             summaries=registry.summary_records(),
+            views=registry.views,
             sources=sources,
             result_batches=tuple(result_batches),
             row_files=row_files,

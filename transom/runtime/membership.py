@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from transom.elements import Drop, Forget, Register, Resume, Summarize, Summary, Tune
+from transom.elements import CreateView, Drop, DropView, Forget, Register, Resume, Summarize, Summary, Tune
 from transom.errors import StateError
 from transom.ondemand.stores import has_stores
 from transom.plan.compiled_query import CompiledQuery
@@ -51,6 +51,10 @@ def joined_and_left(
             case Forget(name):
                 registry.forget(element)
                 planner.end_summary(name)
+            case CreateView(name, text):
+                registry.views[name] = text
+            case DropView(name):
+                registry.views.pop(name, None)
             case Register(_, text) if text in new.preference_queries:
                 registry.add_preference_query(element, new.preference_queries[text], intent.batch_id)
             case Register(name, text) if text not in new.queries:

@@ -21,10 +21,10 @@ from transom.plan.compiled_query import CompiledQuery, pattern_value, typed_valu
 from transom.plan.passes.admission import release_suspended
 from transom.results.cascade import cascade_order, passed_on
 from transom.results.early_results import WindowRequest, read_open_windows, window_requests
-from transom.results.emit import limited_results, with_early_results
+from transom.results.emit import driver_results, with_early_results
 from transom.results.prodder import now_of
 from transom.results.result_rows import Moment, Results
-from transom.results.shard_work import split_by_limit
+from transom.results.shard_work import split_work
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.delivery import Delivery
 from transom.runtime.journal import Journal
@@ -68,7 +68,7 @@ class ProdAnswers:
             if stream.prods is not None:
                 continue
             try:
-                prods.append(prod_of(stream, until, at, where, on, queries))
+                prods.append(prod_of(stream, until, at, where, on, queries, self.loop.backend.time_zone))
             except SettingError as error:
                 problem = error
         if problem is not None and not prods:
@@ -140,10 +140,10 @@ class ProdAnswers:
         try:
             snapshot = with_early_results(state, asks, cascade, living, partial, effects, moment)
             opened = read_open_windows(snapshot, asks, living, partial)
-            plain, limited = split_by_limit(opened.shard_work)
             early = opened.finished(effects.scalars, moment)
-            early = Results([*early.batches, *limited_results(effects, limited, moment).batches])
-            stored, _ = effects.read_shards(plain, moment)
+            from_groups = driver_results(effects, snapshot, opened.shard_work, moment)
+            early = Results([*early.batches, *from_groups.batches])
+            stored, _ = effects.read_shards(split_work(opened.shard_work).plain, moment)
         except Exception:
             loop.store.delete(directory)
             raise
@@ -171,6 +171,8 @@ class ProdAnswers:
         while query.query.stream not in streams and query.query.stream in queries:
             query = queries[query.query.stream]
         name = query.query.stream
+        if query.query.stream_join is not None:
+            return state.stream(name).clock(query.query.clock).high
         if name not in streams:
             return None
         return now_of(query.query.clock, state.stream(name), streams[name].rules, self.loop.clock())
@@ -183,14 +185,15 @@ def prod_of(
     where: Mapping[str, Any] | None = None,
     on: str | None = None,
     queries: tuple[str, ...] | None = None,
+    zone: str = "UTC",
 ) -> Prod:
-    """A prod from a program's arguments."""
+    """A prod from a program's arguments; times without an offset are in the zone."""
     if until is not None and at is not None:
         raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
     clock = clock_named(stream, on)
     moment = until if at is None else at
-    time = None if moment is None else instant_of(clock, moment)
-    return Prod(clock, time, at is not None, pattern_of(stream, where), queries)
+    time = None if moment is None else instant_of(clock, moment, clock_zone(stream, clock, zone))
+    return Prod(clock, time, at is not None, pattern_of(stream, where, zone), queries)
 
 
 def punctuation_of(
@@ -199,11 +202,19 @@ def punctuation_of(
     since: Any = None,
     where: Mapping[str, Any] | None = None,
     on: str | None = None,
+    zone: str = "UTC",
 ) -> Punctuation:
-    """A punctuation from a program's arguments."""
+    """A punctuation from a program's arguments; times without an offset are in the zone."""
     clock = clock_named(stream, on)
-    start = None if since is None else instant_of(clock, since)
-    return Punctuation(clock, instant_of(clock, until), start, pattern_of(stream, where))
+    own = clock_zone(stream, clock, zone)
+    start = None if since is None else instant_of(clock, since, own)
+    return Punctuation(clock, instant_of(clock, until, own), start, pattern_of(stream, where, zone))
+
+
+def clock_zone(stream: Stream, clock: Clock, zone: str) -> str:
+    """The zone of a clock's times: those of a column without a zone are as they are written."""
+    kind = stream.columns.get(clock.attribute)
+    return zone if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None else "UTC"
 
 
 def clock_named(stream: Stream, on: str | None) -> Clock:
@@ -214,10 +225,10 @@ def clock_named(stream: Stream, on: str | None) -> Clock:
     return Clock(stream.name, column, clock_kind(column, stream.columns[column]))
 
 
-def instant_of(clock: Clock, value: Any) -> int:
-    """A moment on a clock."""
+def instant_of(clock: Clock, value: Any, zone: str = "UTC") -> int:
+    """A moment on a clock; without an offset it is in the zone."""
     if clock.kind is ClockKind.TIME:
-        return parse_instant(value)
+        return parse_instant(value, zone)
     try:
         number = int(value)
     except (TypeError, ValueError):
@@ -227,7 +238,9 @@ def instant_of(clock: Clock, value: Any) -> int:
     return number
 
 
-def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
+def pattern_of(
+    stream: Stream, where: Mapping[str, Any] | None, zone: str = "UTC"
+) -> tuple[tuple[str, Any], ...]:
     """A pattern on a stream's columns, its values in their types."""
     pattern = []
     for name, value in (where or {}).items():
@@ -236,7 +249,7 @@ def pattern_of(stream: Stream, where: Mapping[str, Any] | None) -> tuple[tuple[s
         if pa.types.is_nested(kind):
             raise SettingError(f"the column {column} is {kind}: no pattern can match it")
         try:
-            typed = typed_value(value, kind)
+            typed = typed_value(value, kind, zone)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SettingError(f"the column {column} can't be {value!r}: {error}") from error
         pattern.append((column, pattern_value(typed)))

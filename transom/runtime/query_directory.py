@@ -7,24 +7,25 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from transom.elements import Control, Drop, Forget, Register, Summarize, Summary
+from transom.elements import Control, CreateView, Drop, DropView, Forget, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
 from transom.plan.compiled_query import compile_query
 from transom.results.cascade import derived_rules
+from transom.results.join_clock import merged_joins, pair_rules
 from transom.runtime.declarations import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.sql.binding.bind_preference_query import bind_preference_query
-from transom.sql.binding.cascades import bind_all, relation_of, sources_of
+from transom.sql.binding.cascades import bind_all, relation_of, sources_of, views_read
 from transom.sql.binding.promises import summaries_on
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import EstimatedCount, leaves
-from transom.sql.query import Query
+from transom.sql.query import Query, StreamJoin
 from transom.state.batch_intent import BatchIntent
 
 
@@ -63,7 +64,34 @@ class QueryDirectory:
     def catalog(self) -> Catalog:
         """The names that queries can use."""
         catalog = self.declared.catalog()
-        return replace(catalog, summaries=self._summaries(catalog))
+        return replace(catalog, summaries=self._summaries(catalog), views=self.views())
+
+    def views(self) -> dict[str, str]:
+        """The texts of the views by name, with the waiting control applied."""
+        with self.lock:
+            views = dict(self.registry.views)
+            bound = self.intent.control if self.intent is not None else ()
+            for element in (*bound, *self.waiting.control):
+                if isinstance(element, CreateView):
+                    views[element.name] = element.text
+                elif isinstance(element, DropView):
+                    views.pop(element.name, None)
+            return views
+
+    def view_readers(self, view: str) -> list[str]:
+        """The queries and views that read a view, itself or through other views.
+
+        A query that joins with the next batch reads it even if it is dropped by then: the batch binds it.
+        """
+        with self.lock:
+            views = self.views()
+            joining = {e.name: e.text for e in self.waiting.control if isinstance(e, Register)}
+            readers = {
+                **joining,
+                **self.texts,
+                **{name: text for name, text in views.items() if name != view},
+            }
+            return [name for name, text in readers.items() if view in views_read(text, views)]
 
     def _summaries(self, catalog: Catalog) -> dict[str, Summary]:
         """The summaries by name, with the waiting control applied."""
@@ -134,6 +162,7 @@ class QueryDirectory:
         """Bind the queries of a checkpoint, before its first batch."""
         if not self.registry.is_bound:
             self.registry.bind(self.catalog(), self.declared.backend.scalars)
+            self.declared.adopt(self.registry.queries().values())
 
     def push(self, control: Iterable[Control]) -> None:
         """Queue control for the next batch. It does not wait for a batch that is running."""
@@ -169,12 +198,19 @@ class QueryDirectory:
         if name in self.declared.streams:
             return self.declared.streams[name]
         self.bind()
+        if (join := self.stream_joins().get(name)) is not None:
+            return Stream(name, join.pair_columns, pair_rules(join), ResultSource())
         query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
         if query is None:
             names = [*self.declared.streams, *self.texts]
             raise SettingError(f"there is no stream or query named {name}{near_miss(name, names)}")
         columns = dict(relation_of(name, query).columns)
         return Stream(name, columns, derived_rules(compile_query(name, query)), ResultSource())
+
+    def stream_joins(self) -> dict[str, StreamJoin]:
+        """The joins of two streams that queries read, with the waiting control applied."""
+        joins = (query.stream_join for query in self.known_queries().values())
+        return merged_joins([join for join in joins if join is not None])
 
     def waiting_queries(self) -> dict[str, Query]:
         """The bound queries that join with the next batch."""
@@ -200,10 +236,14 @@ class QueryDirectory:
         if name in self.declared.streams:
             return []
         word = name.casefold()
-        return [
+        views = self.views()
+        reading = [
             other
             for other, text in self.texts.items()
-            if word in text.casefold() and word in map(str.casefold, sources_of(text))
+            if (views or word in text.casefold()) and word in map(str.casefold, sources_of(text, views=views))
+        ]
+        return reading + [
+            view for view, text in views.items() if word in map(str.casefold, sources_of(text, views=views))
         ]
 
     def newcomers(self, intent: BatchIntent, registry: Registry) -> Newcomers:
@@ -211,7 +251,10 @@ class QueryDirectory:
 
         A query that the batch leaves out is bound only if it was before.
         """
-        catalog, control = self.catalog(), intent.control
+        control = intent.control
+        # A query that joins and leaves with the batch may read a view that is dropped with it.
+        created = {element.name: element.text for element in control if isinstance(element, CreateView)}
+        catalog = replace(self.catalog(), views={**registry.views, **created})
         summaries = {e.text: bind_summary(e.text, catalog) for e in control if isinstance(e, Summarize)}
         bound_texts = self.bound.keys() | self.bound_preference_queries.keys()
         joining = [
@@ -228,7 +271,7 @@ class QueryDirectory:
                 )
             preference_queries[text] = self.bound_preference_queries[text]
         plain = [element for element in joining if element.text not in preference_queries]
-        return Newcomers(self._bound_queries(plain, registry), preference_queries, summaries)
+        return Newcomers(self._bound_queries(plain, registry, catalog), preference_queries, summaries)
 
     def joined(self, control: Iterable[Control]) -> None:
         """Forget the bound forms of what joined with a committed batch: the registry has them."""
@@ -255,14 +298,14 @@ class QueryDirectory:
             self.waiting.control = left
             return taken
 
-    def _bound_queries(self, joining: Iterable[Register], registry: Registry) -> dict[str, Query]:
+    def _bound_queries(
+        self, joining: Iterable[Register], registry: Registry, catalog: Catalog
+    ) -> dict[str, Query]:
         texts = {element.name: element.text for element in joining}
         missing = {name: text for name, text in texts.items() if text not in self.bound}
         if missing:
             bound = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
-            for name, query in bind_all(
-                missing, self.catalog(), self.declared.backend.scalars, bound
-            ).items():
+            for name, query in bind_all(missing, catalog, self.declared.backend.scalars, bound).items():
                 if isinstance(query, SQLError):
                     raise StateError(f"a query written ahead can't be read any more: {query}") from query
                 self.bound[missing[name]] = query

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
 from transom.errors import SQLError, StateError
 from transom.plan.compiled_query import CompiledQuery, compile_query
+from transom.results.join_clock import merged_joins
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.bound_query import BoundQuery
@@ -16,7 +17,7 @@ from transom.sql.catalog import Catalog, Scalars
 from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.clauses.summary import bind_summary
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import Query
+from transom.sql.query import Query, StreamJoin
 from transom.state.commit_record import QueryRecord, SummaryRecord
 
 Executable = TypeVar("Executable", CompiledQuery, PreferenceQuery)  # the kinds of queries that batches run
@@ -115,12 +116,14 @@ class Registry:
         queries: Iterable[QueryRecord] = (),
         naive: bool = False,
         summaries: Iterable[SummaryRecord] = (),
+        views: Mapping[str, str] | None = None,
     ):
         self.entries = {record.name: RegisteredQuery.of_record(record) for record in queries}
         self.created = {
             record.name: SummaryEntry(record.name, record.text, record.since, suspended=record.suspended)
             for record in summaries
         }
+        self.views = dict(views or {})  # the SELECT of each view, by name
         self.naive = naive
         self.is_bound = not self.entries and not self.created  # whether all entries are
         self._lists: dict[object, Any] = {}  # of queries, made once: every batch reads them many times
@@ -196,7 +199,7 @@ class Registry:
                     self.created[name] = replace(created, summary=bind_summary(created.text, catalog))
                 except SQLError as error:
                     raise _unreadable(f"the summary {name}", error) from error
-        catalog = replace(catalog, summaries=self.summaries())
+        catalog = replace(catalog, summaries=self.summaries(), views=self.views)
         unbound = {e.name: e.text for e in self if not e.is_bound and e.name not in leaving}
         plain, with_preference = split_by_preference(unbound)
         alike: dict[tuple[str, ...], dict[str, str]] = {}
@@ -372,8 +375,13 @@ class Registry:
         """The on-demand queries over a stream that take part in batches."""
         return [query for query in self.on_demand() if query.query.stream == stream]
 
+    def stream_joins(self) -> dict[str, StreamJoin]:
+        """The joins of two streams, by the streams of their pairs, with all columns that queries read."""
+        joins = (query.query.stream_join for query in self.living())
+        return self._once("stream joins", lambda: merged_joins([join for join in joins if join is not None]))
+
     def copy(self) -> Registry:
-        other = Registry(naive=self.naive)
+        other = Registry(naive=self.naive, views=self.views)
         other.entries, other.created, other.is_bound = dict(self.entries), dict(self.created), self.is_bound
         other._lists = dict(self._lists)
         return other

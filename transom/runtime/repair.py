@@ -59,6 +59,8 @@ class Repair:
             yield f"query {query.name}: {_state_text(query.suspended)}: {' '.join(query.text.split())}"
         for summary in record.summaries:
             yield f"summary {summary.name}: {_state_text(summary.suspended)}: {' '.join(summary.text.split())}"
+        for name, text in record.views.items():
+            yield f"view {name}: {' '.join(text.split())}"
 
     def suspend(self, name: str) -> None:
         """Let a query or a summary take no part in batches until it is resumed."""

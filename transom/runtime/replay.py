@@ -201,7 +201,7 @@ def replay_source(
     if step <= 0:
         raise SettingError(f"batch must be a positive duration, not {options['batch']!r}")
     streamer = Streamer.of(*(options[key] for key in ("delay", "delays", "burst", "seed")))
-    start = None if options["start"] is None else parse_instant(options["start"])
+    start = None if options["start"] is None else parse_instant(options["start"], backend.time_zone)
     columns, read = _opened(backend, recording, options)
     column = declared_column(name, time, visible(columns))
     path = f"replays/{name}.arrow"

@@ -1,4 +1,4 @@
-"""Routes of the whole service: its health and status, streams, summaries, and operations on many queries."""
+"""Routes of the whole service: its health and status, streams, summaries, views, and operations on many queries."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from transom.api.records import (
     StreamList,
     StreamStatus,
     SummaryList,
+    ViewList,
 )
-from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText
+from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText, ViewText
 from transom.server.error_responses import RESPONSES
 from transom.server.formats import RowsEncoding, encode_rows
 from transom.server.roles import ApiClient
@@ -36,6 +37,7 @@ from transom.server.route_helpers import (
     RouteContext,
     StreamName,
     SummaryName,
+    ViewName,
     WantedRows,
     rows_responses,
 )
@@ -232,3 +234,24 @@ async def create_summary(context: AdminContext, body: SummaryText) -> CreatedNam
 async def drop_summary(context: AdminContext, name: SummaryName) -> None:
     """Drop a summary that no query reads."""
     await context.threads.slow(lambda: context.service.drop_summary(name))
+
+
+# --- views -----------------------------------------------------------------------------------
+
+
+@engine_router.get("/views", tags=["views"])
+async def views(context: ReadContext) -> ViewList:
+    """Every view: its text, its columns, and what reads it."""
+    return ViewList(tuple(await context.threads.slow(context.service.views)))
+
+
+@engine_router.post("/views", tags=["views"], status_code=201)
+async def create_view(context: AdminContext, body: ViewText) -> CreatedName:
+    """Run CREATE VIEW; it takes effect with the next batch."""
+    return CreatedName(await context.threads.slow(lambda: context.service.create_view(body.sql)))
+
+
+@engine_router.delete("/views/{name}", tags=["views"], status_code=204)
+async def drop_view(context: AdminContext, name: ViewName) -> None:
+    """Drop a view that nothing reads."""
+    await context.threads.slow(lambda: context.service.drop_view(name))

@@ -133,6 +133,7 @@ AdminContext = Annotated[RouteContext, Depends(RoleContext(Role.ADMIN))]
 WantedRows = Annotated[RowsEncoding, Depends(rows_encoding)]
 QueryName = Annotated[str, _in_path("a query's name, percent-encoded"), AfterValidator(unquote)]
 StreamName = Annotated[str, _in_path("a stream's name, percent-encoded"), AfterValidator(unquote)]
+ViewName = Annotated[str, _in_path("a view's name, percent-encoded"), AfterValidator(unquote)]
 SummaryName = Annotated[str, _in_path("a summary's name, percent-encoded"), AfterValidator(unquote)]
 
 

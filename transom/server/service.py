@@ -30,6 +30,7 @@ from transom.api.records import (
     ServiceStatus,
     StreamStatus,
     SummaryStatus,
+    ViewStatus,
 )
 from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError, near_miss
@@ -41,11 +42,12 @@ from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
 from transom.server.previews import Previews, is_preview
 from transom.server.query_catalog import QueryCatalog
-from transom.server.query_description import describe
+from transom.server.query_description import describe, sql_type
 from transom.server.query_policy import refuse_costly
 from transom.server.query_results import QueryResults
 from transom.server.stream_reports import StreamReports
 from transom.server.trends import Trend
+from transom.sql.clauses.view import CreateViewStatement, read_view_statement
 from transom.sql.syntax.canonical import quote
 from transom.state.promising import Coverage
 
@@ -322,6 +324,38 @@ class Service:
         if name not in names:
             raise NotFound(f"there is no summary named {name}{near_miss(name, names)}")
         self.engine.execute(f"DROP SUMMARY {quote(name)}")
+
+    # --- views ---
+
+    def views(self) -> list[ViewStatus]:
+        """The status of every view."""
+        return [
+            ViewStatus(
+                view.name,
+                view.text,
+                view.stream,
+                {column: sql_type(kind) for column, kind in view.columns.items()},
+                view.readers,
+            )
+            for view in self.engine.views().values()
+        ]
+
+    def create_view(self, sql: str) -> str:
+        """Run CREATE VIEW; the name of the view."""
+        statement = read_view_statement(sql)
+        if not isinstance(statement, CreateViewStatement):
+            raise SettingError("expected CREATE VIEW")
+        check_name(statement.name)
+        self._check_text(statement.select)
+        self.engine.execute(sql)
+        return statement.name
+
+    def drop_view(self, name: str) -> None:
+        """Drop a view that nothing reads."""
+        names = self.engine.views()
+        if name not in names:
+            raise NotFound(f"there is no view named {name}{near_miss(name, names)}")
+        self.engine.execute(f"DROP VIEW {quote(name)}")
 
     # --- checks ---
 

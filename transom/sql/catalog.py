@@ -13,11 +13,20 @@ from transom.errors import SQLError
 
 @dataclass(frozen=True)
 class Relation:
-    """A stream or a static table, with its columns in order. `time` is a stream's default WATTR."""
+    """A stream or a static table, with its columns in order. `time` is a stream's default WATTR.
+
+    `unjoinable` says why a stream can't be joined with another one. `time_sql` is the expression whose values the time
+    column has, in canonical text, if the stream was declared with one. `unsupported` are columns that were left out
+    because of their types.
+    """
 
     name: str
     columns: Mapping[str, pa.DataType]
     time: str | None = None
+    unjoinable: str | None = None
+    time_sql: str | None = None
+    is_declared: bool = True  # otherwise its rows are the results of a query, or made of other streams
+    unsupported: Mapping[str, str] = field(default_factory=dict)
 
 
 class Scalars(Protocol):
@@ -42,8 +51,10 @@ class Catalog:
     tables: Mapping[str, Relation] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()  # user-defined scalar functions that the program registered
     utc: bool = True  # whether a time written without a zone is in UTC; otherwise Spark has to read it
+    zone: str = "UTC"  # of times that are written without an offset
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
     queries: frozenset[str] = frozenset()  # suggestions for unknown names
     preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names
+    views: Mapping[str, str] = field(default_factory=dict)  # the SELECT of each view, by name
     collected_values: int = 10_000  # most values that an aggregate such as collect_list has in a group

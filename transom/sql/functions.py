@@ -13,9 +13,17 @@ def _words(text: str) -> frozenset[str]:
 
 # Spark's aggregates that Transom does not have, so that the error can name them.
 UNSUPPORTED_AGGREGATES = _words(
-    """bit_and bit_or bit_xor bitmap_construct_agg count_min_sketch histogram_numeric hll_sketch_agg
-    hll_union_agg try_avg try_sum"""
+    """bit_and bit_or bit_xor bitmap_construct_agg count_min_sketch hll_union_agg try_avg try_sum"""
 )
+
+# Functions of Spark and Flink that people write and Transom does not have, with what to do instead.
+_GROUP_WINDOW = "is not supported here; write GROUP BY window(ts, '10 minutes'), or FROM TABLE({}(TABLE ...))"
+_RANDOM = "is not supported: a batch that is repeated must give the same results"
+REFUSED_FUNCTIONS = {
+    **{name: _GROUP_WINDOW.format(name.upper()) for name in ("tumble", "hop", "cumulate", "session")},
+    **dict.fromkeys(("rand", "randn", "random", "uuid", "shuffle"), _RANDOM),
+    "proctime": "is not supported; give rows a column with their time of arrival, and name it with WATTR",
+}
 
 SCALAR_FUNCTIONS = {
     "math": """
@@ -51,7 +59,7 @@ SCALAR_FUNCTIONS = {
     "json": """
         from_json get_json_object json_array_length json_object_keys schema_of_json to_json from_csv to_csv
         schema_of_csv""",
-    "hash": "crc32 hash md5 sha sha1 sha2 xxhash64",
+    "hash": "crc32 hash hll_sketch_estimate md5 sha sha1 sha2 xxhash64",
     "collection": """
         array array_append array_compact array_contains array_distinct array_except array_insert
         array_intersect array_join array_max array_min array_position array_prepend array_remove

@@ -15,7 +15,8 @@ from typing import Any, Collection, Iterator
 import pyarrow as pa
 
 from transom.columns.types import is_number
-from transom.elements import Clock, Emit, Using, WindowSpec
+from transom.elements import Clock, ClockKind, Emit, EmptyWindows, Using, WindowSpec
+from transom.sql.derived_stream import DerivedStream
 from transom.sql.item_columns import is_key_reference, item_columns
 from transom.sql.promise import Promise
 
@@ -119,12 +120,26 @@ def scalars_of(predicate: Predicate | None) -> Iterator[Scalar]:
 
 
 @dataclass(frozen=True)
+class ColumnBound:
+    """A condition of a range join: a column of the table is at most, or at least, an expression over the row."""
+
+    column: str
+    is_least: bool  # whether the column is at least the expression
+    sql: str
+
+
+@dataclass(frozen=True)
 class Join:
     """A static table joined to the stream: LEFT always, an INNER JOIN adds its flag to `where`.
 
     `on` is the whole condition in canonical text, in which the table's own columns are
     `` `<id>.column` ``; `keys` are the table's columns that the condition equates with something
-    of the stream's (or of an earlier table's) row.
+    of the stream's (or of an earlier table's) row. `bounds` are conditions by which rows of the table can be
+    found in an index; they may be wider than the condition.
+
+    A join that `is_membership` (SEMI and ANTI JOIN, IN and EXISTS) repeats no row, and adds no column but its flag.
+    `apart` is the condition of such a join that no comparison links to the table: a part over the row, and a part
+    over the table.
     """
 
     id: str  # table name # first 8 hex digits of a hash of table and condition
@@ -132,6 +147,61 @@ class Join:
     on: str
     keys: tuple[str, ...]
     columns: tuple[str, ...]  # the table's columns that the query reads, beside the keys
+    bounds: tuple[ColumnBound, ...] = ()
+    is_membership: bool = False
+    apart: tuple[str, str] | None = None
+
+
+JOIN_TIME = "join_time"  # the column of a pair with the later time of its two rows
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One of the two streams of a join.
+
+    `keys` are texts over the stream's own rows. In a pair, its columns are named `` `<prefix>.column` ``. `filters`
+    are conditions over its own rows of which a row that is of use meets one; None: every row may be of use.
+    """
+
+    stream: str
+    prefix: str
+    time: str  # the column of its time
+    keys: tuple[Scalar, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]  # that the query reads
+    filters: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class StreamJoin:
+    """Two streams joined by keys and within a time bound. The pairs are the rows of the stream `id`.
+
+    Two rows are a pair if their keys are equal and the second time is from `low` to `high` later than the first.
+    Equal joins of several queries have the same id, whichever columns the queries read.
+    """
+
+    id: str
+    first: JoinSide
+    second: JoinSide
+    low: int
+    high: int
+    kind: ClockKind
+    time_type: pa.DataType  # of a pair's time
+
+    @property
+    def sides(self) -> tuple[JoinSide, JoinSide]:
+        """Both streams."""
+        return self.first, self.second
+
+    @property
+    def pair_columns(self) -> dict[str, pa.DataType]:
+        """The columns of a pair that the query reads, and its time."""
+        columns = {f"{side.prefix}.{name}": kind for side in self.sides for name, kind in side.columns}
+        return columns | {JOIN_TIME: self.time_type}
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the stream of pairs."""
+        return Clock(self.id, JOIN_TIME, self.kind)
 
 
 @dataclass(frozen=True)
@@ -187,6 +257,17 @@ class Top:
 
 
 @dataclass(frozen=True)
+class Lag:
+    """A value of an earlier window of the same group: that of a call, or without one whether there was a result.
+
+    `windows` is how many windows earlier it is.
+    """
+
+    call: int | None
+    windows: int
+
+
+@dataclass(frozen=True)
 class OverloadPreference:
     """ON OVERLOAD PREFER: which rows to process first when a batch is beyond the budget."""
 
@@ -215,13 +296,19 @@ class Query:
     kept: Predicate | None = None  # HAVING again, as a predicate whose scalars are texts over those columns
     functions: frozenset[str] = field(default_factory=frozenset)  # user-defined functions that it calls
     top: Top | None = None  # ORDER BY ... LIMIT: the rows of each window that are results
+    lags: tuple[Lag, ...] = ()  # LAG: values of earlier windows that the items read
     emit: Emit | None = None  # EMIT EARLY: when early results are emitted
+    empty: EmptyWindows | None = None  # EMIT EMPTY: windows without rows have results
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
+    stream_join: StreamJoin | None = None  # the join of two streams whose pairs it reads
+    derived: DerivedStream | None = None  # the stream, if it is made of other streams
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The stream that it reads."""
-        return (self.stream,)
+        """The streams that it reads: one, or the two that it joins."""
+        if self.stream_join is None:
+            return (self.stream,)
+        return tuple(dict.fromkeys(side.stream for side in self.stream_join.sides))
 
     @property
     def selected(self) -> tuple[tuple[str, bool], ...]:
@@ -248,6 +335,14 @@ class Query:
         values = {each.name: getattr(self, each.name) for each in fields(Query)}
         return OnDemandQuery(**values, using=using)
 
+    @property
+    def is_projected(self) -> bool:
+        """Whether the final values of its open windows are estimated: it emits early results, and not of sessions.
+
+        How long a session will last is not known before its end, so that the estimates of its values are null.
+        """
+        return self.emit is not None and self.window.is_shared_by_groups
+
     @cached_property
     def estimated(self) -> tuple[Item, ...]:
         """The items whose final values are estimated while windows are open: numbers that are no GROUP BY columns."""
@@ -259,7 +354,22 @@ class Query:
     def item_columns(self) -> dict[str, pa.DataType]:
         """The columns that the items and HAVING read, with their types: keys, aggregates, ends of the window."""
         keys, aggregates = (key.scalar.type for key in self.keys), (call.type for call in self.calls)
-        return item_columns(keys, aggregates, self.clock_type)
+        return item_columns(keys, aggregates, self.clock_type, self.lag_types)
+
+    @property
+    def lag_types(self) -> list[pa.DataType]:
+        """The types of the values of earlier windows."""
+        return [pa.bool_() if lag.call is None else self.calls[lag.call].type for lag in self.lags]
+
+    @property
+    def follows_windows(self) -> bool:
+        """Whether the results of a window depend on the windows before it: such windows close in order."""
+        return bool(self.lags) or self.empty is not None
+
+    @property
+    def most_empty(self) -> int:
+        """How many windows without rows are reported in a row, for each group."""
+        return 0 if self.empty is None else self.empty.most(self.window.slide)
 
     def scalars(self) -> Iterator[Scalar]:
         """Every scalar that must be computed for a row, repeats included."""

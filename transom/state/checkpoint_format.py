@@ -9,7 +9,8 @@ from transom.errors import StateError
 # accounts of queries, and results have the column `late`.
 # Version 9: queries and selections are tables, not JSON; summaries say which tuples are late.
 # Version 10: parts that few batches change are compressed by themselves; floors and times of rows are tables.
-FORMAT_VERSION = 10
+# Version 11: views; the rows that joins of streams keep; what LAG and EMIT EMPTY remember of past windows.
+FORMAT_VERSION = 11
 
 
 def check_format(version: object) -> None:
@@ -17,7 +18,7 @@ def check_format(version: object) -> None:
 
     >>> check_format(7)
     Traceback (most recent call last):
-    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 10: continue it \
+    transom.errors.StateError: the checkpoint has format 7, this version of transom reads format 11: continue it \
 with the version of transom that wrote it, or start with a new checkpoint directory
     """
     if version != FORMAT_VERSION:

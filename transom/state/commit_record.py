@@ -82,18 +82,19 @@ class RowFiles(NamedTuple):
 class CommitRecord:
     """What a commit stores beside the state.
 
-    `sources` is the progress of each stream's source, in a form of the source's own. `result_batches` are the
-    batches that made results, with their readings of the clock and their files. `row_files` are the files of late
-    and rejected rows, by kind and stream, such as `late/bids`. `idle_closed` says by stream whether its
-    windows were closed since its last rows. `paces` are the rows and seconds of the last batches of streams
-    whose budget is a time; `probing_pace` and `inserting_seconds` are the same for queries with a preference.
-    `decisions` are the planner's that hold and do not follow from the state alone; they and the queries are parts of
-    the snapshot, not of this record's JSON.
+    `views` are the texts of views by name, in the order in which they were created. `sources` is the progress of
+    each stream's source, in a form of the source's own. `result_batches` are the batches that made results, with
+    their readings of the clock and their files. `row_files` are the files of late and rejected rows, by kind and
+    stream, such as `late/bids`. `idle_closed` says by stream whether its windows were closed since its last rows.
+    `paces` are the rows and seconds of the last batches of streams whose budget is a time; `probing_pace` and
+    `inserting_seconds` are the same for queries with a preference. `decisions` are the planner's that hold and do
+    not follow from the state alone; they and the queries are parts of the snapshot, not of this record's JSON.
     """
 
     backend: str
     queries: tuple[QueryRecord, ...] = ()
     summaries: tuple[SummaryRecord, ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Any] = field(default_factory=dict)
     result_batches: tuple[ResultFiles, ...] = ()
     row_files: Mapping[str, tuple[RowFiles, ...]] = field(default_factory=dict)
@@ -120,6 +121,7 @@ class CommitRecord:
     def to_json(self) -> dict[str, Any]:
         return {
             "summaries": [summary.to_json() for summary in self.summaries],
+            "views": dict(self.views),
             "sources": dict(self.sources),
             "result_batches": {
                 "batch": [batch.batch_id for batch in self.result_batches],
@@ -148,6 +150,7 @@ class CommitRecord:
         return cls(
             queries=queries,
             summaries=tuple(map(SummaryRecord.from_json, stored["summaries"])),
+            views=stored["views"],
             sources=stored["sources"],
             result_batches=tuple(map(ResultFiles, results["batch"], results["clock"], results["files"])),
             row_files={

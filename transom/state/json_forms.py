@@ -15,7 +15,9 @@ from transom.elements import (
     Clock,
     ClockKind,
     Control,
+    CreateView,
     Drop,
+    DropView,
     Forget,
     Prod,
     Punctuation,
@@ -145,6 +147,10 @@ def encode_control(element: Control) -> dict[str, Any]:
             return {"control": "create summary", "name": name, "text": text}
         case Forget(name):
             return {"control": "drop summary", "name": name}
+        case CreateView(name, text):
+            return {"control": "create view", "name": name, "text": text}
+        case DropView(name):
+            return {"control": "drop view", "name": name}
         case Tune(name, point):
             return {"control": "tune", "name": name, "point": point}
         case Punctuation(clock, until, since, where):
@@ -179,6 +185,10 @@ def decode_control(stored: dict[str, Any]) -> Control:
             return Summarize(stored["name"], stored["text"])
         case "drop summary":
             return Forget(stored["name"])
+        case "create view":
+            return CreateView(stored["name"], stored["text"])
+        case "drop view":
+            return DropView(stored["name"])
         case "tune":
             return Tune(stored["name"], stored["point"])
         case "punctuation":

@@ -30,6 +30,7 @@ from transom.state.checkpoint_format import FORMAT_VERSION, check_format
 from transom.state.commit_record import CommitRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
 from transom.state.pass_decisions import PassDecisions
+from transom.state.past_windows import PastWindows
 from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 from transom.state.state_tables import (
@@ -45,17 +46,18 @@ from transom.state.state_tables import (
     encode_times,
     selection_kinds,
 )
+from transom.state.stream_joins import JoinRun, JoinState
 from transom.windows.intervals import IntervalSet
 
 RunLocation = dict[str, Any]  # where a run is stored, as JSON
 PartKey = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
 Parts = Mapping[PartKey, bytes]
 
-STATE, RUN, SHEET, ESTIMATOR = "state", "run", "sheet", "estimator"
+STATE, RUN, SHEET, ESTIMATOR, PAST = "state", "run", "sheet", "estimator", "past"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
 ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
-ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED = (
-    "account_names", "selection_kinds", "floors", "times", "changed",
+ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED, JOINED = (
+    "account_names", "selection_kinds", "floors", "times", "changed", "joined",
 )  # fmt: skip
 ZSTD = pa.Codec("zstd")
 
@@ -131,6 +133,7 @@ def dumps(
     parts[FLOORS, "", 0] = _pack_table(encode_floors(state.floors))
     parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
+    parts |= {(PAST, kind, 0): _pack_table(table) for kind, table in state.past.tables.items()}
     parts |= dict(_promising_parts(state.promising))
     for number, table in enumerate(state.accounts.tables()):
         parts[ACCOUNTS, "", number] = _pack_table(table)
@@ -165,6 +168,9 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
         times = (part for occupied in known for part in state_json.times_in_parts(occupied))
         for number, part in enumerate(times):
             lasting.add((TIMES, name, number), part, partial(_pack_times, part))
+    for name, join in state.joins.items():
+        for number, run in enumerate(run for runs in join.runs for run in runs):
+            lasting.add((JOINED, name, number), run.table, partial(_pack_table, run.table))
     for number, one in enumerate(record.decisions):
         lasting.add((DECISIONS, one.stream, number), one, partial(attrgetter("packed"), one))
 
@@ -218,6 +224,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "partitions": state.partitions,
         "last_selection": state.last_selection,
         "unaccounted": state.accounts.unaccounted,
+        "first_windows": dict(state.past.starts),
         "prodders": {name: state_json.encode_prodder(prodder) for name, prodder in state.prodders.items()},
         "stores": {name: _encode_store(store, shelf) for name, store in state.stores.items()},
         "summaries": {
@@ -226,6 +233,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
         "preferences": {
             name: _encode_preference_query(query) for name, query in state.promising.queries.items()
         },
+        "joins": {name: _encode_join(join) for name, join in state.joins.items()},
     }
 
 
@@ -255,6 +263,9 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
             _unpack_table(parts[ACCOUNTS, "", 1]),
             stored["unaccounted"],
         ),
+        past=PastWindows(
+            {kind: _unpack_table(packed) for kind, packed in _of_kind(PAST, parts)}, stored["first_windows"]
+        ),
         promising=PromisingState(
             {
                 name: _decode_summary_state(summary, parts[SUMMARY, name, 0], shelf)
@@ -265,6 +276,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
                 for name, query in stored["preferences"].items()
             },
         ),
+        joins={name: _decode_join(name, join, parts) for name, join in stored["joins"].items()},
     )
 
 
@@ -342,6 +354,19 @@ def _decode_preference_query(name: str, stored: dict[str, Any], parts: Parts) ->
         stored["lost"],
         stored["missed"],
         None if packed is None else _unpack_table(packed),
+    )
+
+
+def _encode_join(join: JoinState) -> dict[str, Any]:
+    return {"runs": [len(runs) for runs in join.runs], "ended": list(join.ended), "late": list(join.late)}
+
+
+def _decode_join(name: str, stored: dict[str, Any], parts: Parts) -> JoinState:
+    count, others = stored["runs"]
+    runs = [JoinRun(_unpack_table(parts[JOINED, name, number])) for number in range(count + others)]
+    first, second = stored["ended"]
+    return JoinState(
+        (tuple(runs[:count]), tuple(runs[count:])), (first, second), (stored["late"][0], stored["late"][1])
     )
 
 

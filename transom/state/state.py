@@ -13,7 +13,9 @@ from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
 from transom.overload.chunks import SidelinedChunk, held_times
 from transom.state.accounts import Accounts
+from transom.state.past_windows import PastWindows
 from transom.state.promising import PromisingState
+from transom.state.stream_joins import JoinState
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed_time import Closed
@@ -215,6 +217,10 @@ class State:
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
     promising: PromisingState = field(default_factory=PromisingState)
     accounts: Accounts = field(default_factory=Accounts)  # of queries: what became of every row
+    joins: Mapping[str, JoinState] = field(
+        default_factory=dict
+    )  # of two streams, by the stream of their pairs
+    past: PastWindows = field(default_factory=PastWindows)  # of queries with LAG or EMIT EMPTY
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:

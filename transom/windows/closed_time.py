@@ -67,17 +67,37 @@ class Closed:
             by_columns[frozenset(column for column, _ in pattern)][pattern] = ranges
         return dict(by_columns)
 
-    def view(self, keys: Mapping[str, int], pinned: Mapping[str, tuple[Any, ...]]) -> View:
+    @property
+    def is_prefix(self) -> bool:
+        """Whether all that is closed is what lies before one moment, for every row."""
+        return not self.patterned and (not self.general or self._is_from_start(self.general))
+
+    @staticmethod
+    def _is_from_start(times: IntervalSet) -> bool:
+        return len(times) == 1 and times.pairs[0][0] <= LOWEST
+
+    def view(
+        self, keys: Mapping[str, int], pinned: Mapping[str, tuple[Any, ...]], in_order: bool = False
+    ) -> View:
         """Closed time as a query sees it.
 
         `keys` are the places of columns in the query's groups, `pinned` the values that its WHERE leaves to
-        columns.
+        columns. `in_order` is for queries whose windows close one after the other, for all groups at once: time
+        is closed for them when all time before it is.
         """
+        if in_order:
+            return self._plain if self.is_prefix else self._in_order(pinned)
         if not self.patterned:
             return self._plain
         decided = keys.keys() | pinned.keys()
         applying = {columns: ranges for columns, ranges in self.by_columns.items() if columns <= decided}
         return View(self.general, applying, dict(keys), dict(pinned))
+
+    def _in_order(self, pinned: Mapping[str, tuple[Any, ...]]) -> View:
+        """Closed time from the beginning to the first moment that is open."""
+        times = self.view({}, pinned).of({})
+        first = times.pairs[:1] if times and times.pairs[0][0] <= LOWEST else ()
+        return View(IntervalSet.of(*first), {}, {}, {})
 
 
 @dataclass(frozen=True)

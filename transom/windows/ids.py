@@ -9,12 +9,21 @@ Windows are half-open, `[end - range, end)`, in integer microseconds or in plain
 paper's: with ends at `phase + k * slide`, window `w` ends at `phase + (w + 1) * slide`. Divisions round down,
 so times before 1970 need no special case. Each formula takes one window specification, or `WindowSpecs` with
 one for each time, and a number or an array. The oracle has naive definitions of its own, on purpose.
+
+    RANGE UP TO 60, SLIDE 20           0    20    40    60    80    100   120
+                            wid 0      [-----)
+                            wid 1      [-----------)
+                            wid 2      [-----------------)
+                            wid 3                        [-----)
+
+Cumulative windows start together and end as other windows do. The windows of a calendar have no such formulas:
+`calendar` finds them. In every kind of window, a later one neither starts nor ends before an earlier one.
 Paper: window ids and panes; paired windows are of On-the-Fly Sharing, section 3.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -22,6 +31,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.elements import WindowSpec
+from transom.windows.calendar import Extents, extents
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 
 Times = NDArray[np.int64]
@@ -29,7 +40,7 @@ _T = TypeVar("_T", int, Times)
 
 
 class Windows(Protocol):
-    """Periodic windows: numbers in a `WindowSpec`, arrays in `WindowSpecs`."""
+    """Windows: numbers in a `WindowSpec`, arrays in `WindowSpecs`."""
 
     @property
     def range(self) -> Any: ...
@@ -40,39 +51,101 @@ class Windows(Protocol):
     @property
     def phase(self) -> Any: ...
 
+    @property
+    def is_cumulative(self) -> Any: ...
+
 
 @dataclass(frozen=True)
 class WindowSpecs:
-    """The window specifications of many queries, as arrays."""
+    """The window specifications of many queries, as arrays.
+
+    Specifications with a calendar are in `calendars`, each once; `calendar_of` is the place of each, -1 for others.
+    """
 
     range: Times
     slide: Times
     phase: Times
+    is_cumulative: NDArray[np.bool_] | bool = False  # False: none is
+    calendars: tuple[WindowSpec, ...] = ()
+    calendar_of: Times | None = None
 
     @classmethod
-    def of(cls, specs: Sequence[tuple[int, int, int]]) -> WindowSpecs:
-        """Range, slide and phase of each.
+    def of(cls, specs: Sequence[WindowSpec]) -> WindowSpecs:
+        """The specifications of some windows.
 
-        >>> window_end(WindowSpecs.of([(60, 20, 0), (10, 5, 1)]), np.array([2, 2])).tolist()
+        >>> specs = WindowSpecs.of([WindowSpec(60, 20), WindowSpec(10, 5, 1)])
+        >>> window_end(specs, np.array([2, 2])).tolist()
         [60, 16]
         """
-        numbers = chain.from_iterable(specs)
+        numbers = chain.from_iterable((spec.range, spec.slide, spec.phase) for spec in specs)
         try:
             flat = np.fromiter(numbers, np.int64, 3 * len(specs))
         except OverflowError:  # a window that is longer than all of time
-            flat = np.array([min(number, HIGHEST) for spec in specs for number in spec], np.int64)
-        return cls(*np.ascontiguousarray(flat.reshape(-1, 3).T))
+            each = chain.from_iterable((spec.range, spec.slide, spec.phase) for spec in specs)
+            flat = np.array([min(number, HIGHEST) for number in each], np.int64)
+        ranges, slides, phases = np.ascontiguousarray(flat.reshape(-1, 3).T)
+        if not any(spec.is_cumulative or spec.calendar is not None for spec in specs):
+            return cls(ranges, slides, phases)
+        cumulative = np.array([spec.is_cumulative for spec in specs], np.bool_)
+        calendars = tuple(dict.fromkeys(spec for spec in specs if spec.calendar is not None))
+        if not calendars:
+            return cls(ranges, slides, phases, cumulative)
+        places = {spec: place for place, spec in enumerate(calendars)}
+        calendar_of = np.array([places.get(spec, -1) for spec in specs], np.int64)
+        return cls(ranges, slides, phases, cumulative, calendars, calendar_of)
 
     def __len__(self) -> int:
         return len(self.slide)
 
     def __getitem__(self, places: Times | list[int]) -> WindowSpecs:
-        return WindowSpecs(self.range[places], self.slide[places], self.phase[places])
+        return WindowSpecs(
+            self.range[places],
+            self.slide[places],
+            self.phase[places],
+            self.is_cumulative if isinstance(self.is_cumulative, bool) else self.is_cumulative[places],
+            self.calendars,
+            None if self.calendar_of is None else self.calendar_of[places],
+        )
+
+    def spec(self, place: int) -> WindowSpec:
+        """One of the specifications."""
+        if self.calendar_of is not None and self.calendar_of[place] >= 0:
+            return self.calendars[self.calendar_of[place]]
+        is_cumulative = bool(np.broadcast_to(self.is_cumulative, self.slide.shape)[place])
+        return WindowSpec(
+            int(self.range[place]), int(self.slide[place]), int(self.phase[place]), is_cumulative
+        )
+
+    def kinds(self, owners: Times) -> Times:
+        """A place for each different specification of an owner."""
+        cumulative = np.broadcast_to(self.is_cumulative, self.slide.shape)
+        calendar = np.full_like(self.slide, -1) if self.calendar_of is None else self.calendar_of
+        columns = np.stack([owners, self.range, self.slide, self.phase, cumulative, calendar])
+        return np.unique(columns, axis=1, return_index=True)[1]
+
+
+def _by_calendar(spec: Windows, numbers: Any, plain: Any, of: Callable[[Extents, Times], Times]) -> Any:
+    """What a formula gives, and for windows of a calendar what their extents give."""
+    if isinstance(spec, WindowSpecs):
+        if spec.calendar_of is None:
+            return plain
+        found, numbers = np.array(plain), np.broadcast_to(numbers, spec.slide.shape)
+        for place, calendar in enumerate(spec.calendars):
+            chosen = np.flatnonzero(spec.calendar_of == place)
+            if len(chosen):
+                found[chosen] = of(extents(calendar), numbers[chosen])
+        return found
+    if not isinstance(spec, WindowSpec) or spec.calendar is None:
+        return plain
+    if isinstance(numbers, np.ndarray):
+        return of(extents(spec), numbers)
+    return int(of(extents(spec), np.array([numbers], np.int64))[0])
 
 
 def wid_from(spec: Windows, times: _T) -> _T:
     """The first window that ends after each time: the first that can hold it."""
-    return (times - spec.phase) // spec.slide
+    found: _T = _by_calendar(spec, times, (times - spec.phase) // spec.slide, Extents.wid_from)
+    return found
 
 
 def wid_to(spec: Windows, times: _T) -> _T:
@@ -80,7 +153,17 @@ def wid_to(spec: Windows, times: _T) -> _T:
 
     It is before `wid_from` when the time is in no window.
     """
-    return (times - spec.phase + spec.range) // spec.slide - 1
+    last = (times - spec.phase + spec.range) // spec.slide - 1
+    if spec.is_cumulative is not False:
+        of_period = ((times - spec.phase) // spec.range + 1) * (spec.range // spec.slide) - 1
+        last = _where(spec.is_cumulative, of_period, last)
+    found: _T = _by_calendar(spec, times, last, Extents.wid_to)
+    return found
+
+
+def _where(chosen: Any, yes: Any, no: Any) -> Any:
+    """`yes` where chosen; of one window, as the number that it is."""
+    return (yes if chosen else no) if isinstance(chosen, bool) else np.where(chosen, yes, no)
 
 
 def last_ended(spec: Windows, times: _T) -> _T:
@@ -90,22 +173,37 @@ def last_ended(spec: Windows, times: _T) -> _T:
 
 def first_starting(spec: Windows, times: _T) -> _T:
     """The first window that starts at or after each time."""
-    return -(-(times + spec.range - spec.phase) // spec.slide) - 1
+    return wid_to(spec, times - 1) + 1
 
 
 def window_end(spec: Windows, wids: _T) -> _T:
     """Where windows end."""
-    return spec.phase + (wids + 1) * spec.slide
+    found: _T = _by_calendar(spec, wids, spec.phase + (wids + 1) * spec.slide, Extents.end)
+    return found
 
 
 def window_start(spec: Windows, wids: _T) -> _T:
     """Where windows start."""
-    return start_of(spec, window_end(spec, wids))
+    found: _T = _by_calendar(spec, wids, _start_of(spec, spec.phase + (wids + 1) * spec.slide), Extents.start)
+    return found
 
 
 def start_of(spec: Windows, ends: _T) -> _T:
     """Where the windows start that end there."""
-    return ends - spec.range
+    found: _T = _by_calendar(spec, ends, _start_of(spec, ends), _start_by_end)
+    return found
+
+
+def _start_of(spec: Windows, ends: Any) -> Any:
+    starts = ends - spec.range
+    if spec.is_cumulative is False:
+        return starts
+    of_period = ends - 1 - (ends - 1 - spec.phase) % spec.range
+    return _where(spec.is_cumulative, of_period, starts)
+
+
+def _start_by_end(own: Extents, ends: Times) -> Times:
+    return own.start(own.wid_from(ends - 1))  # of windows that end together, the others are empty
 
 
 def trailing_start(length: int, end: int) -> int:
@@ -114,8 +212,10 @@ def trailing_start(length: int, end: int) -> int:
 
 
 def has_gaps(spec: Windows) -> Any:
-    """Whether there are times between windows that are in none: the slide is longer than the range."""
-    return spec.slide > spec.range
+    """Whether there may be times between windows that are in none: the slide is longer than the range."""
+    return _by_calendar(
+        spec, spec.slide, spec.slide > spec.range, lambda own, slides: np.full(len(slides), own.has_gaps)
+    )
 
 
 def in_some_window(spec: Windows, times: Times) -> NDArray[np.bool_]:
@@ -128,10 +228,13 @@ def in_some_window(spec: Windows, times: Times) -> NDArray[np.bool_]:
 def windows_per_row(spec: Windows) -> float:
     """How many windows hold a row, on average.
 
-    >>> windows_per_row(WindowSpecs.of([(60, 20, 0), (12, 5, 0)])).tolist()
+    >>> windows_per_row(WindowSpecs.of([WindowSpec(60, 20), WindowSpec(12, 5)])).tolist()
     [3.0, 2.4]
+    >>> windows_per_row(WindowSpec.cumulative(60, 20))
+    2.0
     """
-    return spec.range / spec.slide
+    sliding = spec.range / spec.slide
+    return sliding if spec.is_cumulative is False else _where(spec.is_cumulative, (sliding + 1) / 2, sliding)
 
 
 def slides_to_end(spec: Windows, ends: Times, now: int | Times) -> NDArray[np.float64]:
@@ -142,11 +245,14 @@ def slides_to_end(spec: Windows, ends: Times, now: int | Times) -> NDArray[np.fl
 def wid_by_mark(spec: Windows, point: float, time: int) -> int:
     """The first window whose mark is after a time: a mark lies at a part of the window's last slide.
 
-    >>> from transom.elements import WindowSpec
     >>> [wid_by_mark(WindowSpec.ending(60, 20), 0.25, time) for time in (44, 45)]  # window 2 ends at 60
     [2, 3]
     """
-    return wid_from(spec, time + spec.slide - round(point * spec.slide))
+    if not isinstance(spec, WindowSpec) or spec.calendar is None:
+        return wid_from(spec, time + spec.slide - round(point * spec.slide))
+    wid = wid_from(spec, time)  # its last slide has the time
+    begin, end = window_end(spec, wid - 1), window_end(spec, wid)
+    return wid if begin + round(point * (end - begin)) > time else wid + 1
 
 
 # --- runs of windows and stretches of time: both half-open, open ends are LOWEST and HIGHEST ------
@@ -166,7 +272,6 @@ def wids_meeting(spec: Windows, start: int, stop: int) -> tuple[int, int]:
 def closed_wids(spec: Windows, closed: IntervalSet) -> IntervalSet:
     """The windows whose whole extent lies inside closed time.
 
-    >>> from transom.elements import WindowSpec
     >>> closed_wids(WindowSpec.ending(60, 20), IntervalSet.of((0, 130))).pairs
     ((2, 6),)
     """
@@ -197,7 +302,10 @@ def times_up_to_next_result(spec: Windows, wids: tuple[int, int]) -> tuple[int, 
     """
     first, after = wids
     start = LOWEST if first <= LOWEST else window_end(spec, first - 1)
-    return start, HIGHEST if after >= HIGHEST // spec.slide else result_time(window_end(spec, after))
+    if after >= HIGHEST // spec.slide:
+        return start, HIGHEST
+    # A window without any time, of a calendar's short period, ends with the one before it.
+    return start, max(result_time(window_end(spec, after)), window_end(spec, after - 1))
 
 
 # --- paired slices ---------------------------------------------------------------------------------
@@ -227,10 +335,10 @@ def slice_number(spec: Windows, times: Times) -> Times:
 
 
 def paired_slices(spec: Windows) -> Any:
-    """How many paired slices a window is made of.
+    """How many paired slices a window is made of; a cumulative one, or one of a calendar, at the most.
 
-    >>> paired_slices(WindowSpecs.of([(60, 20, 0), (12, 5, 0), (3, 5, 0)])).tolist()
+    >>> paired_slices(WindowSpecs.of([WindowSpec(60, 20), WindowSpec(12, 5), WindowSpec(3, 5)])).tolist()
     [3, 5, 1]
     """
     whole = spec.range // spec.slide
-    return np.where(spec.range % spec.slide == 0, whole, 2 * whole + 1)
+    return np.where((spec.range % spec.slide == 0) | spec.is_cumulative, whole, 2 * whole + 1)

@@ -61,9 +61,15 @@ class IntervalSet:
         return IntervalSet(long[:first] + IntervalSet.of(*long[first:last], *short).pairs + long[last:])
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
-        return IntervalSet.of(
-            *((max(a, c), min(b, d)) for a, b in self.pairs for c, d in other.pairs if a < d and c < b)
-        )
+        """The integers of both sets."""
+        long, short = (self.pairs, other.pairs) if len(self) >= len(other) else (other.pairs, self.pairs)
+        shared: list[tuple[int, int]] = []
+        for start, stop in short:
+            at = bisect_right(long, start, key=lambda pair: pair[1])
+            while at < len(long) and long[at][0] < stop:
+                shared.append((max(start, long[at][0]), min(stop, long[at][1])))
+                at += 1
+        return IntervalSet(tuple(shared))
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
         """The integers of this set that are not in the other.

@@ -17,16 +17,38 @@ import numpy as np
 from transom.columns.arrays import Ints, Mask, count_offsets
 from transom.columns.groups import sorted_distinct
 from transom.elements import WindowSpec
+from transom.windows import ids as windows
 from transom.windows.intervals import IntervalSet
+
+# A progression without an edge at any time that a row of a calendar's windows can have.
+NO_EDGES = -(1 << 60), 1 << 61
 
 
 @dataclass(frozen=True)
 class Progressions:
-    """Edges as arithmetic progressions `base + k * step`; an owner may have several."""
+    """Edges as arithmetic progressions `base + k * step`; an owner may have several.
+
+    Windows of a calendar have other edges: `calendars` are these windows, with their owners.
+    """
 
     bases: Ints
     steps: Ints
     owners: Ints
+    calendars: tuple[tuple[int, WindowSpec], ...] = ()
+
+    def of_owners(self, start: int, stop: int) -> Progressions:
+        """The edges of some owners, numbered from the first of them."""
+        chosen = (self.owners >= start) & (self.owners < stop)
+        calendars = tuple((owner - start, spec) for owner, spec in self.calendars if start <= owner < stop)
+        return Progressions(self.bases[chosen], self.steps[chosen], self.owners[chosen] - start, calendars)
+
+    @classmethod
+    def of_one(cls, parts: Sequence[Progressions]) -> Progressions:
+        """The edges of all owners of some progressions, each once, as those of one owner."""
+        pairs = [np.stack([part.bases, part.steps]) for part in parts]
+        bases, steps = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        calendars = dict.fromkeys((0, spec) for part in parts for _, spec in part.calendars)
+        return cls(bases, steps, np.zeros(len(bases), np.int64), tuple(calendars))
 
     def between(self, low: int, high: int) -> tuple[Ints, Ints]:
         """The owners and times of all edges in `(low, high]`."""
@@ -34,23 +56,36 @@ class Progressions:
         counts = np.maximum((high - self.bases) // self.steps - first + 1, 0)
         which = np.repeat(np.arange(len(counts)), counts)
         offsets = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.owners[which], self.bases[which] + (first[which] + offsets) * self.steps[which]
+        owners, times = self.owners[which], self.bases[which] + (first[which] + offsets) * self.steps[which]
+        if not self.calendars:
+            return owners, times
+        edges = {spec: calendar_edges(spec, low, high) for _, spec in self.calendars}
+        of_calendars = [np.full(len(edges[spec]), owner) for owner, spec in self.calendars]
+        return (
+            np.concatenate([owners, *of_calendars]),
+            np.concatenate([times, *(edges[spec] for _, spec in self.calendars)]),
+        )
 
     def count(self, low: int, high: int) -> int:
-        """How many edges `between` would return, repeats included."""
+        """How many edges `between` would return, repeats included; of calendars, about."""
         # A float, because the times may be further apart than int64 holds.
-        return int((float(high - low) // self.steps + 1).sum())
+        counts = float((float(high - low) // self.steps + 1).sum())
+        return int(counts + sum(2 * (float(high - low) // spec.slide + 1) for _, spec in self.calendars))
 
     def before(self, time: int, owners: int) -> Ints:
         """The last edge of each owner at or before a time."""
         edges = np.full(owners, np.iinfo(np.int64).min)
         np.maximum.at(edges, self.owners, time - (time - self.bases) % self.steps)
+        for owner, spec in self.calendars:
+            edges[owner] = max(edges[owner], calendar_around(spec, np.array([time]))[0][0])
         return edges
 
     def after(self, time: int, owners: int) -> Ints:
         """The first edge of each owner after a time."""
         edges = np.full(owners, np.iinfo(np.int64).max)
         np.minimum.at(edges, self.owners, time - (time - self.bases) % self.steps + self.steps)
+        for owner, spec in self.calendars:
+            edges[owner] = min(edges[owner], calendar_around(spec, np.array([time]))[1][0])
         return edges
 
     def around(self, times: Ints, owner: int | None = None) -> tuple[Ints, Ints]:
@@ -61,7 +96,27 @@ class Progressions:
             start = times - (times - self.bases[i]) % self.steps[i]
             np.maximum(starts, start, out=starts)
             np.minimum(stops, start + self.steps[i], out=stops)
+        for spec in dict.fromkeys(spec for own, spec in self.calendars if owner in (None, own)):
+            befores, afters = calendar_around(spec, times)
+            np.maximum(starts, befores, out=starts)
+            np.minimum(stops, afters, out=stops)
         return starts, stops
+
+
+def calendar_edges(spec: WindowSpec, low: int, high: int) -> Ints:
+    """The times in `(low, high]` at which windows of a calendar start or end."""
+    ends = windows.window_end(spec, np.arange(windows.wid_from(spec, low), windows.wid_from(spec, high) + 1))
+    starts = windows.window_start(spec, np.arange(windows.wid_to(spec, low), windows.wid_to(spec, high) + 2))
+    edges = np.unique(np.concatenate([ends, starts]))
+    return edges[(edges > low) & (edges <= high)]
+
+
+def calendar_around(spec: WindowSpec, times: Ints) -> tuple[Ints, Ints]:
+    """The last edge of a calendar's windows at or before each time, and the first after it."""
+    ending, starting = windows.wid_from(spec, times), windows.wid_to(spec, times)
+    before = np.maximum(windows.window_end(spec, ending - 1), windows.window_start(spec, starting))
+    after = np.minimum(windows.window_end(spec, ending), windows.window_start(spec, starting + 1))
+    return before, after
 
 
 @dataclass(frozen=True)
@@ -94,25 +149,32 @@ class Slices:
         return np.repeat(np.arange(self.fine), counts)
 
 
-def progressions(windows: Sequence[Iterable[WindowSpec]], paned: bool = False) -> Progressions:
+def progressions(windows_of: Sequence[Iterable[WindowSpec]], paned: bool = False) -> Progressions:
     """The edges of the windows of each owner."""
-    bases, steps, owners = [], [], []
-    for owner, specs in enumerate(windows):
-        for base, step in dict.fromkeys(cut for spec in specs for cut in cuts(spec, paned)):
+    bases, steps, owners = list[int](), list[int](), list[int]()
+    calendars: dict[tuple[int, WindowSpec], None] = {}
+    for owner, specs in enumerate(windows_of):
+        own = tuple(specs)
+        for base, step in dict.fromkeys(cut for spec in own for cut in cuts(spec, paned)) or [NO_EDGES]:
             bases.append(base)
             steps.append(step)
             owners.append(owner)
-    return Progressions(np.array(bases, np.int64), np.array(steps, np.int64), np.array(owners, np.int64))
+        calendars |= dict.fromkeys((owner, spec) for spec in own if spec.calendar is not None)
+    return Progressions(
+        np.array(bases, np.int64), np.array(steps, np.int64), np.array(owners, np.int64), tuple(calendars)
+    )
 
 
 def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
-    """The edges that a window needs, as (base, step).
+    """The edges that a window needs, as (base, step); none for windows of a calendar.
 
     Paired: where windows start and end. Paned: at every multiple of the greatest common divisor.
 
     >>> cuts(WindowSpec.ending(18, 15)), cuts(WindowSpec.ending(18, 15), paned=True)
     ([(0, 15), (12, 15)], [(0, 3)])
     """
+    if spec.calendar is not None:
+        return []
     if paned:
         pane = gcd(spec.range, spec.slide)
         return [(spec.phase % pane, pane)]
@@ -120,27 +182,36 @@ def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
     return [(ends, spec.slide)] if ends == starts else [(ends, spec.slide), (starts, spec.slide)]
 
 
-def next_edges(cut: Sequence[tuple[int, int]], now: int, count: int) -> list[int]:
+def edges_per_time(specs: Iterable[WindowSpec], paned: bool = False) -> float:
+    """How many edges some windows have in a unit of time, on average; edges at the same time may count twice."""
+    each = tuple(specs)
+    steps = [step for _, step in dict.fromkeys(cut for spec in each for cut in cuts(spec, paned))]
+    steps += [spec.slide for spec in dict.fromkeys(each) if spec.calendar is not None]
+    return sum(1 / step for step in steps)
+
+
+def next_edges(cut: Progressions, now: int, count: int) -> list[int]:
     """The next edges after a time.
 
-    >>> next_edges(cuts(WindowSpec.ending(18, 15)), now=20, count=3)
+    >>> next_edges(progressions([[WindowSpec.ending(18, 15)]]), now=20, count=3)
     [27, 30, 42]
     """
-    firsts = ((now - (now - base) % step + step, step) for base, step in cut)
-    return sorted({first + k * step for first, step in firsts for k in range(count)})[:count]
+    found = list[int]()
+    while len(found) < count:
+        now = int(cut.around(np.array([now]))[1][0])
+        found.append(now)
+    return found
 
 
-def count_edges(cut: Sequence[tuple[int, int]], low: int, high: int, most: int) -> int:
+def count_edges(cut: Progressions, low: int, high: int, most: int) -> int:
     """How many different edges there are in `(low, high]`; if there may be more than `most`, about.
 
-    >>> count_edges([(0, 15), (12, 15), (0, 10)], 0, 30, most=1000)
+    >>> cut = progressions([[WindowSpec.ending(15, 15), WindowSpec.starting(15, 15, 12), WindowSpec(10, 10)]])
+    >>> count_edges(cut, 0, 30, most=1000)
     6
     """
-    counts = [(high - base) // step - (low - base) // step for base, step in cut]
-    if len({step for _, step in cut}) == 1 or sum(counts) > most:  # with one step none are the same
-        return sum(counts)
-    firsts = ((low - (low - base) % step + step, step) for base, step in cut)
-    return len(np.unique(np.concatenate([np.arange(first, high + 1, step) for first, step in firsts])))
+    about = cut.count(low, high)
+    return about if about > most else len(np.unique(cut.between(low, high)[1]))
 
 
 def slices(cut: Progressions, owners: int, low: int, high: int) -> Slices:

@@ -51,3 +51,15 @@ class StreamRules:
             return self.slacks[clock.attribute]
         is_alike = clock == self.clock or clock.kind is self.clock.kind is ClockKind.TIME
         return self.slack if is_alike or self.slack is None else 0  # the unit of another column is unknown
+
+
+@dataclass(frozen=True)
+class DerivedRules:
+    """The rules of a stream that is made of others, and those of its inputs.
+
+    With `keeps_columns` it has the columns of its only input, so that patterns on these hold for it, too.
+    """
+
+    rules: StreamRules
+    inputs: tuple[StreamRules, ...]
+    keeps_columns: bool = False

@@ -15,8 +15,8 @@ import pytest
 from tests.engine_factory import on_spark
 from transom.backends.base import Backend
 from transom.backends.spark.backend import SparkBackend
-from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.task_frame import TaskFrame
 from transom.plan.limits import Limits
 
 pytestmark = [on_spark("tasks of Spark read files with Arrow"), pytest.mark.comparison]
@@ -97,13 +97,13 @@ COLUMNS: dict[str, tuple[str, pa.Array, Mapping[str, Any]]] = {
 LEFT_TO_SPARK = {"list", "struct", "map"}
 
 
-def both(backend: Backend, path: Path, schema: str) -> tuple[FileFrame, pa.Table, pa.Table]:
+def both(backend: Backend, path: Path, schema: str) -> tuple[TaskFrame, pa.Table, pa.Table]:
     """A frame over files, its rows as tasks read them, and as Spark reads them."""
     files = backend.open_files(str(path), "parquet", schema, files_per_batch=100)
     names = [file for batch in files.pending() for file in batch]
     files.check(names)
     frame = files.read(names)
-    assert isinstance(frame, FileFrame)
+    assert isinstance(frame, TaskFrame)
     return frame, frame.to_table(), SparkFrame(frame.df).to_table()
 
 
@@ -145,7 +145,7 @@ def test_names_that_spark_and_arrow_may_read_in_different_ways_are_left_to_spark
 ) -> None:
     pq.write_table(pa.table([[1], [2]], names=names), tmp_path / "a.parquet")
     files = backend.open_files(str(tmp_path), "parquet", "a bigint")
-    assert not isinstance(files.read(files.pending()[0]), FileFrame)
+    assert not isinstance(files.read(files.pending()[0]), TaskFrame)
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_times_of_the_old_calendar_are_left_to_spark(
     pq.write_table(table.replace_schema_metadata({key: value}), tmp_path / "a.parquet")
     files = backend.open_files(str(tmp_path), "parquet", "t timestamp, n bigint")
     frame = files.read(files.pending()[0])
-    assert isinstance(frame, FileFrame) and not frame.is_read_by_tasks
+    assert isinstance(frame, TaskFrame) and not frame.is_read_by_tasks
     numbers = frame.project({"n": "`n`"})
-    assert isinstance(numbers, FileFrame) and numbers.is_read_by_tasks
+    assert isinstance(numbers, TaskFrame) and numbers.is_read_by_tasks
 
 
 @pytest.mark.parametrize("row_groups", [[1], [7], [200_000], [50_000, 1, 30_000, 60_000]], ids=str)
@@ -263,7 +263,7 @@ def test_steps_are_computed_as_spark_does(backend: Backend, tmp_path: Path) -> N
         .filter("`twice` > 2")
         .project({"sum": "`n` + `twice`"}, ["s", "t"])
     )
-    assert isinstance(chain, FileFrame) and chain.is_read_by_tasks
+    assert isinstance(chain, TaskFrame) and chain.is_read_by_tasks
     by_spark = SparkFrame(chain.df).to_table()
     assert chain.columns == {name: by_spark[name].type for name in by_spark.column_names}
     assert chain.to_table().equals(by_spark)
@@ -274,7 +274,7 @@ def test_an_expression_without_a_vector_form_is_left_to_spark(backend: Backend, 
     pq.write_table(pa.table({"s": ["a,b"]}), tmp_path / "a.parquet")
     frame, _, _ = both(backend, tmp_path, "s string")
     chosen = frame.project({"x": "xpath_string(concat('<a>', `s`, '</a>'), 'a')"})
-    assert not isinstance(chosen, FileFrame)
+    assert not isinstance(chosen, TaskFrame)
     assert chosen.to_table().to_pydict() == {"x": ["a,b"]}
 
 
@@ -285,6 +285,6 @@ def test_a_session_in_another_zone_reads_by_spark(backend: Backend, tmp_path: Pa
     backend.session.conf.set(zone, "Asia/Tokyo")
     try:
         files = backend.open_files(str(tmp_path), "parquet", "n bigint")
-        assert not isinstance(files.read(files.pending()[0]), FileFrame)
+        assert not isinstance(files.read(files.pending()[0]), TaskFrame)
     finally:
         backend.session.conf.set(zone, before)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine_factory import EngineFactory, on_spark
 from transom.backends.spark.backend import SparkBackend
-from transom.backends.spark.file_frame import FileFrame
+from transom.backends.spark.task_frame import TaskFrame
 from transom.plan.limits import Limits
 
 pytestmark = on_spark("functions are called by worker processes instead of Spark")
@@ -73,7 +73,7 @@ def test_failed_calls_are_null_and_counted_wherever_they_run(backend: SparkBacke
     pq.write_table(table, tmp_path / "a.parquet")
     files = backend.open_files(str(tmp_path), "parquet", "x bigint")
     frame = files.read(files.pending()[0]).project({"y": "inverse(`x`) * 2"})
-    assert isinstance(frame, FileFrame) and frame.is_read_by_tasks
+    assert isinstance(frame, TaskFrame) and frame.is_read_by_tasks
     assert frame.to_table()["y"].to_pylist() == [0.5, None, None]
     assert backend.function_failures("inverse") == 4
     backend.register_function("inverse", lambda x: 2.0, "double")

@@ -20,9 +20,9 @@ from transom.backends.base import Backend
 from transom.backends.file_parts import PartUnreadable
 from transom.backends.spark.backend import SparkBackend
 from transom.backends.spark.driver_frame import DriverFrame
-from transom.backends.spark.file_frame import FileFrame
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.task_frame import TaskFrame
 from transom.backends.text_parts import TextForm, TextLayout
 from transom.plan.limits import Limits
 
@@ -134,7 +134,7 @@ def test_plain_texts_of_csv_are_read_as_spark_reads_them(
         directory.mkdir()
         (directory / "a.csv").write_text("\n".join([f"n{separator}x", *lines, f"0{separator}", ""]))
         frame = check(backend, directory, "csv", f"n bigint, x {sql}", sep=separator)
-        assert isinstance(frame, FileFrame), f"{sql}, seed {seed}"
+        assert isinstance(frame, TaskFrame), f"{sql}, seed {seed}"
 
 
 def test_plain_values_of_json_are_read_as_spark_reads_them(
@@ -173,7 +173,7 @@ def test_plain_values_of_json_are_read_as_spark_reads_them(
         lines = [f'{{"x": {value}, "other": [1, {{"x": 2}}]}}\n' for value in kept]
         _written(tmp_path / str(place), "a.json", "".join([*lines, "{}\n\n", "{ }"]))
         frame = check(backend, tmp_path / str(place), "json", f"x {sql}")
-        assert isinstance(frame, FileFrame), f"{sql}, seed {seed}"
+        assert isinstance(frame, TaskFrame), f"{sql}, seed {seed}"
 
 
 def _written(directory: Path, name: str, text: str | bytes) -> str:
@@ -218,7 +218,7 @@ def test_mutated_lines_that_are_plain_are_read_as_spark_reads_them(
     text = "\r\n".join([*(["n,d,s,t"] if format == "csv" else []), *lines])
     path = Path(_written(tmp_path / "files", f"a.{format}", text))
     frame = check(backend, path, format, "n bigint, d double, s string, t timestamp")
-    assert isinstance(frame, FileFrame), f"seed {seed}"
+    assert isinstance(frame, TaskFrame), f"seed {seed}"
 
 
 WHOLE_FILES: dict[str, tuple[str, str | bytes, bool]] = {
@@ -265,14 +265,14 @@ def test_whole_files_are_read_as_spark_reads_them(backend: Backend, tmp_path: Pa
     name, content, is_read_by_tasks = WHOLE_FILES[case]
     format = "csv" if ".csv" in name else "json"
     path = Path(_written(tmp_path / "files", name, content))
-    assert isinstance(check(backend, path, format, "n bigint, s string"), FileFrame) is is_read_by_tasks
+    assert isinstance(check(backend, path, format, "n bigint, s string"), TaskFrame) is is_read_by_tasks
 
 
 def test_an_unusual_line_behind_the_first_ones_is_left_to_spark(backend: Backend, tmp_path: Path) -> None:
     lines = [f"{n},{'x' * 50}" for n in range(3000)]
     path = Path(_written(tmp_path / "files", "a.csv", "\n".join(["n,s", *lines, "y,z"])))
     frame = check(backend, path, "csv", "n bigint, s string")
-    assert isinstance(frame, FileFrame)
+    assert isinstance(frame, TaskFrame)
     assert frame.filter("`_corrupt_record` IS NOT NULL").to_table()["s"].to_pylist() == ["z"]
 
 
@@ -283,12 +283,12 @@ def test_an_unusual_line_behind_the_first_ones_is_left_to_spark(backend: Backend
 def test_options_are_left_to_spark(backend: Backend, tmp_path: Path, options: dict[str, str]) -> None:
     path = _written(tmp_path / "files", "a.csv", "n,s\n1,x\n")
     files = backend.open_files(path, "csv", "n bigint, s string", options)
-    assert not isinstance(files.read(files.pending()[0]), FileFrame)
+    assert not isinstance(files.read(files.pending()[0]), TaskFrame)
 
 
 def test_a_file_without_a_header_is_read_by_position(backend: Backend, tmp_path: Path) -> None:
     path = Path(_written(tmp_path / "files", "a.csv", "1,x\n2,\n"))
-    assert isinstance(check(backend, path, "csv", "n bigint, s string", header="false"), FileFrame)
+    assert isinstance(check(backend, path, "csv", "n bigint, s string", header="false"), TaskFrame)
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
@@ -311,7 +311,7 @@ def test_each_line_is_in_one_part(
     files = backend.open_files(str(tmp_path / "files"), format, "n bigint, s string", files_per_batch=3)
     assert isinstance(files, SparkFiles)
     frame = files.read(files.pending()[0])
-    assert isinstance(frame, FileFrame)
+    assert isinstance(frame, TaskFrame)
     assert sorted(frame.to_table()["n"].to_pylist()) == list(range(count))
     parted = files._parted(files.pending()[0])
     assert parted is not None

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from datasketches import hll_sketch, tgt_hll_type
 from sqlglot import exp
 
 from transom.sql.interpreter.scalars import InterpretedScalars
@@ -17,6 +18,15 @@ from transom.sql.interpreter.scalars import InterpretedScalars
 NAN, INF = math.nan, math.inf
 FIRST_MICRO, LAST_MICRO = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 MANY_NINES = Decimal("9" * 38)
+
+
+def sketch(count: int) -> bytes:
+    """What `hll_sketch_agg` gives for the numbers below count."""
+    numbers = hll_sketch(12, tgt_hll_type.HLL_8)
+    for number in range(count):
+        numbers.update(number)
+    return numbers.serialize_updatable()
+
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "y": (pa.int8(), [0, 1, -1, 7, 127, -128]),
@@ -47,6 +57,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "words": (pa.list_(pa.string()), [[], ["a", None], ["b", "c"]]),
     "k": (pa.map_(pa.string(), pa.int32()), [[], [("a", 1)], [("b", None), ("a", 3)], [("ß", 4)]]),
     "p": (pa.struct([("x", pa.int32()), ("Y", pa.string())]), [{"x": 1, "Y": "a"}, {"x": None, "Y": None}]),
+    "g": (pa.binary(), [sketch(0), sketch(1), sketch(40), sketch(5000)]),
 }  # fmt: skip
 TYPES = {name: type for name, (type, _) in COLUMNS.items()}
 
@@ -267,6 +278,7 @@ FUNCTIONS: dict[str, list[str]] = {
     "to_json": ["to_json(struct({i}, {s}, {d}, {t}, {day}, k, {b}, {m}))", "to_json(k)"],
     "hash": ["hash({any})", "hash({s}, {l}, {i})"],
     "xxhash64": ["xxhash64({any})", "xxhash64({s}, {i}, {d})"],
+    "hll_sketch_estimate": ["hll_sketch_estimate({g})"],
 }
 
 

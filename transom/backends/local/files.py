@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transom.backends.arrow_frame import ArrowFrame, local_path
+from transom.backends.arrow_frame import LOCAL_FILES, ArrowFrame, local_path
 from transom.backends.arrow_types import plain, plain_table
 from transom.backends.base import FileVersion, InputFiles
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of, is_tab_separated
@@ -34,7 +34,7 @@ from transom.backends.input_files import (
 )
 from transom.backends.plain_files import PlainText, plain_columns, plain_csv, plain_json_lines
 from transom.columns.readable_values import valid_text
-from transom.errors import SettingError, SQLError
+from transom.errors import BackendLimitError, SettingError, SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.casts import cast
 
@@ -46,7 +46,7 @@ LONGEST_FIELD = 1 << 30  # of CSV; the parser's own limit is 128 KB
 class LocalFiles(InputFiles):
     """The files of a path of this machine."""
 
-    versions_per_poll = 1000
+    versions_per_poll = 100
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LocalFiles(InputFiles):
             raise SettingError(f"no files in {path}: give their format and schema to wait for the first")
         self.format = format.lower() if format else format_of(files)
         if self.format not in ("json", "csv", "parquet"):
-            raise SettingError(f"the local backend reads json, csv and parquet files, not {self.format}")
+            raise BackendLimitError(f"the local backend reads json, csv and parquet files, not {self.format}")
         given = {name.lower(): str(value) for name, value in options.items()}
         self.timestamp_format = given.get("timestampformat")
         self._separator = given.get("sep", "\t" if files and is_tab_separated(files) else ",")
@@ -88,7 +88,7 @@ class LocalFiles(InputFiles):
         return error.problems if isinstance(error, UnreadableFiles) else []
 
     def version(self, file: str) -> FileVersion | None:
-        return file_version(str(local_path(file)))
+        return file_version(file.removeprefix(LOCAL_FILES))
 
     def read(self, files: Sequence[str]) -> ArrowFrame:
         columns = {**self.columns, CORRUPT: pa.string()} if self.is_text else dict(self.columns)
@@ -259,7 +259,7 @@ class LocalFiles(InputFiles):
 def list_local_files(path: str, done: Collection[str] = ()) -> list[str]:
     """The visible files with something in them that are not done, oldest first, then by name."""
     if "://" in path and not path.startswith("file://"):
-        raise SettingError(f"the local backend reads files of this machine, not {path}")
+        raise BackendLimitError(f"the local backend reads files of this machine, not {path}")
     return unread_files(local_path(path).expanduser().absolute(), done)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from transom.errors import SettingError
+from transom.errors import BackendLimitError, SettingError
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TYPES = {
@@ -43,9 +43,11 @@ def parse_schema(text: str) -> dict[str, pa.DataType]:
         columns = list(table.this.expressions)
         schema = {column.name: parsed_type(column.args["kind"]) for column in columns}
     except (sqlglot.errors.SqlglotError, AttributeError, KeyError) as error:
-        raise SettingError(f"not a schema: {text!r}; expected one like 'site int, ts timestamp'") from error
+        raise BackendLimitError(
+            f"not a schema: {text!r}; expected one like 'site int, ts timestamp'"
+        ) from error
     if not schema:
-        raise SettingError(f"not a schema: {text!r}; expected one like 'site int, ts timestamp'")
+        raise BackendLimitError(f"not a schema: {text!r}; expected one like 'site int, ts timestamp'")
     return schema
 
 
@@ -71,5 +73,5 @@ def parsed_type(node: exp.DataType) -> pa.DataType:
     if name == "STRUCT":
         return pa.struct([pa.field(part.name, parsed_type(part.args["kind"])) for part in parts])
     if name not in _TYPES:
-        raise SettingError(f"the local backend has no type {node.sql('spark')}")
+        raise BackendLimitError(f"the local backend has no type {node.sql('spark')}")
     return _TYPES[name]

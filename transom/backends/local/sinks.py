@@ -16,7 +16,7 @@ from transom.backends.arrow_frame import local_path
 from transom.backends.base import Frame, Sink
 from transom.columns.readable_values import readable_table
 from transom.durations import format_instant
-from transom.errors import SettingError, near_miss
+from transom.errors import BackendLimitError, SettingError, near_miss
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import sync_paths
 from transom.storage.write_errors import writable
@@ -31,7 +31,7 @@ class LocalSink(Sink):
     def __init__(self, format: str, options: Mapping[str, Any]):
         self.format = format.lower()
         if self.format not in SINK_FORMATS:
-            raise SettingError(
+            raise BackendLimitError(
                 f"the local backend writes {', '.join(SINK_FORMATS)}: it has no writer for {self.format}"
                 f"{near_miss(self.format, SINK_FORMATS)}"
             )

@@ -17,15 +17,16 @@ from transom.backends.base import Backend, Frame, StreamingInput, Task
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
 from transom.backends.spark.driver_frame import MOST_DRIVER_ROWS, DriverFrame
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
-from transom.backends.spark.file_frame import FileTasks
 from transom.backends.spark.files import SparkFiles
 from transom.backends.spark.frame import SparkFrame, data_frame
 from transom.backends.spark.job_limit import job_limit
 from transom.backends.spark.scalars import LOCAL_RELATION_ROWS, SparkScalars
 from transom.backends.spark.session import is_local, local_session, session_in_utc, ship
 from transom.backends.spark.sinks import SparkSink
+from transom.backends.spark.stream_rows import stream_frame
 from transom.backends.spark.streaming_input import SparkStream
 from transom.backends.spark.task_expressions import TaskExpressions
+from transom.backends.spark.task_frame import TaskResources
 from transom.backends.spark.task_tables import TableShipper
 from transom.backends.spark.types import (
     arrow_type,
@@ -34,6 +35,7 @@ from transom.backends.spark.types import (
     spark_schema,
     to_arrow,
     to_frame,
+    unsupported_fields,
 )
 from transom.backends.spark.udf import failures, register_udf, user_functions
 from transom.columns.types import Columns
@@ -55,12 +57,19 @@ class SparkBackend(Backend):
         driver_rows = (limits or Limits()).pushed_rows if self.shares_disk else 0
         expressions = TaskExpressions(self.scalars)
         tables = TableShipper(self.spark)
-        self._file_tasks = FileTasks(self.spark, expressions, tables, self.parallelism, driver_rows)
+        self._task_resources = TaskResources(self.spark, expressions, tables, self.parallelism, driver_rows)
 
     @property
     def in_utc(self) -> bool:
         self.scalars.placement.in_utc = session_in_utc(self.spark)  # the program may have changed it
         return self.scalars.placement.in_utc
+
+    def unsupported_columns(self, source: Any) -> dict[str, str]:
+        return unsupported_fields(source.schema) if isinstance(source, DataFrame) else {}
+
+    @property
+    def time_zone(self) -> str:
+        return "UTC" if self.in_utc else str(self.spark.conf.get("spark.sql.session.timeZone"))
 
     @property
     def shares_disk(self) -> bool:
@@ -70,7 +79,7 @@ class SparkBackend(Backend):
 
     def frame(self, table: pa.Table) -> DriverFrame | SparkFrame:
         if table.num_rows > MOST_DRIVER_ROWS:
-            return SparkFrame(to_frame(self.spark, table))
+            return stream_frame(to_frame(self.spark, table), self._task_resources)
         table = plain_table(table)
         spark_schema({field.name: field.type for field in table.schema})  # refuses types that Spark has not
         return DriverFrame(table, self.scalars)
@@ -107,13 +116,19 @@ class SparkBackend(Backend):
         files_per_batch: int = 1,
     ) -> SparkFiles:
         return SparkFiles(
-            self.spark, path, format, schema, dict(options or {}), files_per_batch, self._file_tasks
+            self.spark, path, format, schema, dict(options or {}), files_per_batch, self._task_resources
         )
 
     def input_of(self, source: Any) -> Frame | StreamingInput | None:
         if isinstance(source, DataFrame):
-            check_storable(to_arrow(source.schema))
-            return SparkStream(source, self.spark) if source.isStreaming else SparkFrame(source)
+            left_out = self.unsupported_columns(source)
+            if left_out:
+                source = source.drop(*left_out)
+            return (
+                SparkStream(source, self._task_resources)
+                if source.isStreaming
+                else stream_frame(source, self._task_resources)
+            )
         return self.frame(source) if isinstance(source, pa.Table) else None
 
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:

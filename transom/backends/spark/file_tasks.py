@@ -78,7 +78,7 @@ class TableParcel:
         """The table in this process, with the indexes that joins have made for it."""
         if self.key not in _tables:
             table = pa.ipc.open_stream(self.packed.value).read_all().combine_chunks()
-            _tables[self.key] = ArrowFrame(table, _worker_scalars())
+            _tables[self.key] = ArrowFrame(table, worker_scalars())
             while len(_tables) > _KEPT_TABLES:
                 _tables.popitem(last=False)
         return _tables[self.key]
@@ -110,7 +110,7 @@ class FileJob:
     def _run_task(self, number: int, nothing: Iterable[Any]) -> Iterator[bytes]:
         for _ in nothing:  # Spark ends a worker whose task does not read its input to the end
             pass
-        scalars = _worker_scalars() if self.functions is None else self.functions.scalars()
+        scalars = worker_scalars() if self.functions is None else self.functions.scalars()
         failed = FailureCount(scalars)
         batches = self._batches(number, scalars)
         try:
@@ -140,7 +140,7 @@ class FileJob:
 
 
 @cache
-def _worker_scalars() -> InterpretedScalars:
+def worker_scalars() -> InterpretedScalars:
     """The scalars of this process, with the expressions that it has compiled."""
     return InterpretedScalars()
 

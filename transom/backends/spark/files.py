@@ -25,10 +25,10 @@ from transom.backends.input_files import CheckedFile, FileCheck, FileTypes, unre
 from transom.backends.parquet_parts import ParquetFiles
 from transom.backends.spark.driver_frame import DriverFrame
 from transom.backends.spark.failures import failure_text, is_read_failure
-from transom.backends.spark.file_frame import FileFrame, FileRows, FileTasks
 from transom.backends.spark.frame import SparkFrame
 from transom.backends.spark.hadoop_file import LOCAL_SCHEME, hadoop_version, local_part, open_hadoop_file
 from transom.backends.spark.session import UTC_NAMES
+from transom.backends.spark.task_frame import FileRows, TaskFrame, TaskResources
 from transom.backends.spark.types import check_storable, schema_of, to_arrow, to_spark
 from transom.backends.text_parts import TextFiles, TextForm, text_layout
 from transom.errors import SettingError
@@ -70,7 +70,7 @@ class SparkFiles(InputFiles):
         schema: str | StructType | None = None,
         options: Mapping[str, str] | None = None,
         files_per_batch: int = 1,
-        tasks: FileTasks | None = None,
+        tasks: TaskResources | None = None,
     ):
         if files_per_batch < 1:
             raise SettingError(f"files_per_batch is at least 1, not {files_per_batch}")
@@ -87,7 +87,7 @@ class SparkFiles(InputFiles):
         given = {name.lower(): value for name, value in self._options.items()}
         self.timestamp_format = given.get("timestampformat")
         self.versions_per_poll = (
-            1000 if names and names[0].startswith(LOCAL_SCHEME) else 20
+            100 if names and names[0].startswith(LOCAL_SCHEME) else 20
         )  # calls of the JVM
         self._check = self._file_check(given)
         self._checked: dict[str, CheckedFile] = {}  # the files of the last check
@@ -138,8 +138,8 @@ class SparkFiles(InputFiles):
                 return self._read_by_spark(files)
             if table is not None:
                 return DriverFrame(table, self._tasks.expressions.scalars)
-            rows = FileRows(parted, columns, columns)
-            return FileFrame(self._tasks, rows, lambda: self._read_by_spark(files))
+            rows = FileRows(columns, columns, files=parted)
+            return TaskFrame(self._tasks, rows, lambda: self._read_by_spark(files))
         return self._read_by_spark(files)
 
     def _can_be_plain(self, options: Mapping[str, str]) -> bool:

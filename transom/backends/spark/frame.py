@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -51,9 +52,14 @@ class SparkFrame(Frame):
         df = self.df
         with ansi_off(df.sparkSession):
             for table in joins:
-                df = df.join(_side(data_frame(table.frame), table.join), F.expr(table.join.on), "left")
-            if joins:
-                ids = [table.join.id for table in joins]
+                right, on = _side(data_frame(table.frame), table.join), F.expr(table.join.on)
+                df = (
+                    _with_membership(df, right, table.join)
+                    if table.join.is_membership
+                    else df.join(right, on, "left")
+                )
+            ids = [table.join.id for table in joins if not table.join.is_membership]
+            if ids:
                 df = df.withColumns({id: F.expr(f"coalesce({quoted(id)}, false)") for id in ids})
             computed = [f"{text} AS {quoted(name)}" for name, text in scalars.items()]
             texts = [*map(quoted, keep), *computed]
@@ -170,6 +176,19 @@ def data_frame(frame: Frame) -> DataFrame:
     """The DataFrame of a frame of this backend."""
     assert isinstance(frame, WithDataFrame)
     return frame.df
+
+
+def _with_membership(df: DataFrame, right: DataFrame, join: Join) -> DataFrame:
+    """The rows, each once, with a column that tells whether some row of a table meets the condition."""
+    session, views = df.sparkSession, [f"transom_{uuid.uuid4().hex}" for _ in range(2)]
+    for view, frame in zip(views, (df, right.drop(join.id)), strict=True):
+        frame.createOrReplaceTempView(view)
+    try:
+        found = f"EXISTS (SELECT 1 FROM {views[1]} WHERE {join.on})"
+        return session.sql(f"SELECT *, {found} AS {quoted(join.id)} FROM {views[0]}")
+    finally:
+        for view in views:
+            session.catalog.dropTempView(view)
 
 
 def _side(table: DataFrame, join: Join) -> DataFrame:

@@ -10,15 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from transom.backends.base import Frame, StreamingInput
-from transom.backends.spark.frame import SparkFrame
+from transom.backends.spark.stream_rows import stream_frame
+from transom.backends.spark.task_frame import TaskResources
 from transom.backends.spark.types import to_arrow
 
 
 class SparkStream(StreamingInput):
     """A streaming DataFrame as the runtime sees it."""
 
-    def __init__(self, df: DataFrame, spark: SparkSession):
-        self.df, self.spark = df, spark
+    def __init__(self, df: DataFrame, resources: TaskResources):
+        self.df, self._resources = df, resources
         self._query: StreamingQuery | None = None
 
     @property
@@ -27,7 +28,7 @@ class SparkStream(StreamingInput):
 
     def start(self, handler: Callable[[Frame, int], None], checkpoint: str, available_now: bool) -> None:
         def handle(df: DataFrame, batch: int) -> None:
-            handler(SparkFrame(rebound(df, self.spark)), batch)
+            handler(stream_frame(rebound(df, self._resources.spark), self._resources), batch)
 
         writer = self.df.writeStream.foreachBatch(handle).option("checkpointLocation", checkpoint)
         self._query = (writer.trigger(availableNow=True) if available_now else writer).start()

@@ -27,6 +27,17 @@ def arrow_type(spark_type: DataType) -> pa.DataType:
         raise SettingError(f"columns of type {spark_type.simpleString()} are not supported") from error
 
 
+def unsupported_fields(schema: StructType) -> dict[str, str]:
+    """The columns of types that Arrow or Parquet does not have, and their types."""
+    found: dict[str, str] = {}
+    for field in schema.fields:
+        try:
+            check_storable({field.name: arrow_type(field.dataType)})
+        except SettingError:
+            found[field.name] = field.dataType.simpleString()
+    return found
+
+
 def check_storable(columns: Mapping[str, pa.DataType]) -> None:
     """Refuse columns of input that Spark can't write to Parquet: a batch with late or rejected rows would fail."""
     for name, type in columns.items():

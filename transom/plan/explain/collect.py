@@ -25,6 +25,7 @@ from transom.plan.explain.element_text import (
     instant,
     length_text,
     overload_text,
+    past_text,
     slot_text,
     window_text,
 )
@@ -43,7 +44,9 @@ from transom.plan.explain.records import (
     Shards,
     Slicing,
     SlotReader,
+    StreamJoinPlan,
     StreamPlan,
+    ViewPlan,
     Window,
     WorkDone,
 )
@@ -55,10 +58,12 @@ from transom.plan.predicate_text import predicate_text
 from transom.plan.slot_sources import source_slot
 from transom.plan.strategy import Strategy
 from transom.results.cascade import cascade_order, derived_rules
+from transom.results.join_clock import merged_joins, pair_rules
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import And, Comparison, Member, Not, Or, Predicate
+from transom.sql.query import And, Comparison, JoinSide, Member, Not, Or, Predicate, StreamJoin
 from transom.state.state import State, StreamState, Work
-from transom.windows.slices import count_edges, cuts, next_edges
+from transom.state.stream_joins import JoinState
+from transom.windows.slices import count_edges, next_edges, progressions
 from transom.windows.stream_rules import StreamRules
 
 NEXT = 5  # edges that are shown
@@ -85,6 +90,8 @@ class Explained:
     suspended: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # the stream, and why
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     preference_queries: Mapping[str, PreferenceQuery] = field(default_factory=dict)
+    views: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)  # the text, and the readers
+    definitions: Mapping[str, str] = field(default_factory=dict)  # of streams that are made of others
     by_spark: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     by_worker: Mapping[str, Collection[str]] = field(default_factory=dict)
 
@@ -108,7 +115,8 @@ class Explained:
             leaving,
             self.partial,
             self.what_if.all_store_sets(self.looking),
-            {query.query.stream for query in self.queries.values()} - self.rules.keys(),
+            {query.query.stream for query in self.queries.values()}
+            - (self.rules.keys() - self.definitions.keys()),
         )
         return self.what_if.begin(self.state, membership)
 
@@ -139,7 +147,9 @@ def gather(explained: Explained) -> Explanation:
     inner = {
         query.name: query for query, _ in cascade_order(list(explained.queries.values()), explained.rules)
     }
-    derived = {name: derived_rules(query) for name, query in inner.items()}
+    joins = merged_joins([join for query in explained.standing.values() if (join := query.query.stream_join)])
+    derived = {name: pair_rules(join) for name, join in joins.items()}
+    derived |= {name: derived_rules(query) for name, query in inner.items()}
     for name, rules in {**explained.rules, **derived}.items():
         reading = [query for query in explained.standing.values() if query.query.stream == name]
         families = planner.plan(explained.joined, reading).families
@@ -161,7 +171,11 @@ def gather(explained: Explained) -> Explanation:
                 planner.decisions(name) if reading or _looks(explained, name) or planner.records(name) else ()
             )
         )
-        streams.append(_stream(explained, name, rules, reading, ordered, decisions))
+        stream = _stream(explained, name, rules, reading, ordered, decisions)
+        if name in joins:
+            kept = explained.state.joins.get(name, JoinState())
+            stream = replace(stream, pairs=_join_plan(joins[name], kept), results_of=None)
+        streams.append(stream)
     state, windows = explained.state, {name: query.query for name, query in explained.queries.items()}
     files = Shards(
         sum(len(ref.parts) for ref in state.shards),
@@ -177,6 +191,7 @@ def gather(explained: Explained) -> Explanation:
         tuple(streams),
         tuple(summary_plans(explained.summaries, explained.preference_queries, windows, state.promising)),
         tuple(preference_plans(explained.preference_queries, state.promising, explained.again)),
+        tuple(ViewPlan(name, text, tuple(readers)) for name, (text, readers) in explained.views.items()),
     )
 
 
@@ -242,7 +257,32 @@ def _stream(
         ),
         sum(name in (side.stream for side in query.sides) for query in explained.preference_queries.values()),
         decisions,
+        made_of=explained.definitions.get(name),
     )
+
+
+def _join_plan(join: StreamJoin, kept: JoinState) -> StreamJoinPlan:
+    """A join of two streams, and what it keeps."""
+    first, second = join.sides
+    low, high = (length_text(abs(bound), join.kind) for bound in (join.low, join.high))
+    signs = ["-" * (bound < 0) for bound in (join.low, join.high)]
+    return StreamJoinPlan(
+        (first.stream, second.stream),
+        tuple(
+            f"{one.sql} of {first.prefix} = {other.sql} of {second.prefix}"
+            for one, other in zip(first.keys, second.keys, strict=True)
+        ),
+        f"{second.prefix}.{second.time} is {signs[0]}{low} to {signs[1]}{high} after {first.prefix}.{first.time}",
+        (tuple(name for name, _ in first.columns), tuple(name for name, _ in second.columns)),
+        kept.rows,
+        (_filter_text(first), _filter_text(second)),
+        kept.late,
+        kept.bytes,
+    )
+
+
+def _filter_text(side: JoinSide) -> str | None:
+    return None if side.filters is None else " OR ".join(sorted(side.filters))
 
 
 Kin = tuple[tuple[str, ...] | None, tuple[int, ...]]  # groups that are rolled up, and the places of the kin
@@ -357,7 +397,7 @@ class _Describing:
             member.id,
             where,
             where if axis is None else predicate_text(member.by_scalar[0][axis.scalar.sql]),
-            member.name != queries[0].selection,
+            member.name != queries[0].selection and not member.layout.keyed,
             len(member.windows),
             self._slicing(member),
             tuple(_kept(member.slots, queries)) if member.merged else None,
@@ -379,6 +419,7 @@ class _Describing:
             self._early(query),
             tuple(self.explained.readers.get(query.name, ())),
             None if query.query.overload is None else overload_text(query.query.overload),
+            past_text(query.query),
         )
 
     def _early(self, query: CompiledQuery) -> str | None:
@@ -395,13 +436,17 @@ class _Describing:
 
     def _slicing(self, member: Selection) -> Slicing:
         kind, paned = self.clock.kind, self.explained.strategy.paned
-        progressions = list(dict.fromkeys(cut for spec in member.windows for cut in cuts(spec, paned)))
+        if member.layout.gap is not None:
+            return Slicing(0, "", 0, (), (), (), length_text(member.layout.gap, kind))
+        if member.layout.keyed:
+            return Slicing(0, "", 0, (), (), (), by_key=True)
+        edges_of = progressions([member.windows], paned)
         per = HOUR if kind is ClockKind.TIME else max(spec.slide for spec in member.windows)
         now = 0 if self.now is None else self.now
-        following = next_edges(progressions, now, NEXT)
+        following = next_edges(edges_of, now, NEXT)
         edges = () if self.now is None else tuple(following)
         return Slicing(
-            count_edges(progressions, now, now + per, MOST_EDGES),
+            count_edges(edges_of, now, now + per, MOST_EDGES),
             "hour" if kind is ClockKind.TIME else str(per),
             per,
             tuple(length_text(later - edge, kind) for edge, later in pairwise(following)),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
-from transom.elements import Clock, ClockKind, WindowSpec
+from transom.elements import Calendar, CalendarLength, Clock, ClockKind, WindowSpec
 from transom.plan.compiled_query import Slot
 from transom.plan.predicate_text import predicate_text
 from transom.sql.clauses.promise_reader import COUNT
 from transom.sql.item_columns import replace_references
 from transom.sql.promise import Arithmetic, Column, EstimatedCount, Number, Promise
-from transom.sql.query import Call, OverloadPreference, Query
+from transom.sql.query import Call, Lag, OverloadPreference, Query
 
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -41,7 +41,29 @@ def having_text(query: Query) -> str | None:
         query.having,
         key=lambda place: query.keys[place].scalar.sql,
         aggregate=lambda place: call_text(query.calls[place]),
+        lag=lambda place: lag_text(query, query.lags[place]),
     )
+
+
+def lag_text(query: Query, lag: Lag) -> str:
+    """A value of an earlier window."""
+    if lag.call is None:
+        return f"(there was a result {lag.windows:,} windows earlier)"
+    return f"LAG({call_text(query.calls[lag.call])}, {lag.windows}) OVER WINDOWS"
+
+
+def past_text(query: Query) -> str | None:
+    """What is remembered of past windows, on the driver."""
+    parts = []
+    if query.lags:
+        deepest = max(lag.windows for lag in query.lags)
+        calls = dict.fromkeys(call_text(query.calls[lag.call]) for lag in query.lags if lag.call is not None)
+        values = ", ".join(calls) or "whether there was a result"
+        parts.append(f"{values} of the last {deepest:,} windows of each group")
+    if query.empty is not None:
+        whose = "each group" if query.keys else "the query"
+        parts.append(f"the last window with rows of {whose}, for {query.most_empty:,} windows")
+    return f"remembers {'; '.join(parts)}" if parts else None
 
 
 def overload_text(overload: OverloadPreference) -> str:
@@ -78,8 +100,37 @@ def _part(part: Promise, whole: Arithmetic, streams: bool) -> str:
 
 
 def window_text(spec: WindowSpec, kind: ClockKind) -> str:
+    """The windows of a query in words."""
+    if spec.is_session:
+        return f"sessions, gap {length_text(spec.range, kind)}"
+    if spec.calendar is not None:
+        return _calendar_text(spec, spec.calendar)
+    if spec.is_cumulative:
+        shown = f"range up to {length_text(spec.range, kind)}, slide {length_text(spec.slide, kind)}"
+        return f"{shown}, starts {length_text(spec.phase, kind)} past each range" if spec.phase else shown
+    if spec.is_keyed:
+        return f"the last {spec.range:,} rows of each key, slide {spec.slide:,}"
     shown = f"range {length_text(spec.range, kind)}, slide {length_text(spec.slide, kind)}"
     return f"{shown}, ends {length_text(spec.phase, kind)} past each slide" if spec.phase else shown
+
+
+def _calendar_text(spec: WindowSpec, calendar: Calendar) -> str:
+    upper = "up to " if spec.is_cumulative else ""
+    slide = (
+        length_text(spec.slide, ClockKind.TIME) if calendar.slide is None else calendar_length(calendar.slide)
+    )
+    shown = f"range {upper}{calendar_length(calendar.range)}, slide {slide} in {calendar.zone}"
+    return f"{shown}, origin {format_instant(calendar.origin)}" if calendar.origin else shown
+
+
+def calendar_length(length: CalendarLength) -> str:
+    """A length of a calendar as text.
+
+    >>> calendar_length(CalendarLength(months=18)), calendar_length(CalendarLength(days=14))
+    ('18 months', '14 days')
+    """
+    count, unit = (length.months, "month") if length.months else (length.days, "day")
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
 def length_text(value: int, kind: ClockKind) -> str:

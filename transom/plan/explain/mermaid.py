@@ -119,6 +119,10 @@ def _selection(above: str, node: str, selection: SelectionPlan, verbose: bool) -
     asked = "every tuple" if selection.residual is None else selection.residual
     held = f"{counted(selection.holds.slices, 'slice')} held on the {selection.holds.place}"
     cut = f"{counted(selection.slicing.edges, 'slice')} per {selection.slicing.per}"
+    if selection.slicing.gap is not None:
+        cut = f"sessions, gap {selection.slicing.gap}"
+    if selection.slicing.by_key:
+        cut = "the last rows of each key"
     yield f"  {above} --> {node}[{label(asked, cut, held)}]"
     names = [query.name for query in selection.queries]
     yield f"  {node} --> {node}q([{label(name_list(names, None if verbose else NAMES))}])"

@@ -58,6 +58,7 @@ class QueryPlan:
     early: str | None = None  # when windows are reported before they close
     read_by: tuple[str, ...] = ()  # queries that read its results
     overload: str | None = None  # which rows it prefers when there is not time for all
+    past: str | None = None  # what is remembered of past windows, for LAG and EMIT EMPTY
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Slicing:
     lengths: tuple[str, ...]  # of the slices between the next edges
     next_edges: tuple[int, ...]
     next_edges_text: tuple[str, ...]
+    gap: str | None = None  # of sessions, which have no edges
+    by_key: bool = False  # whether these are the last rows of each key, which have no edges either
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class FamilyPlan:
 
     A `range` family searches the `scalar`, whose values `constants` cut into `fragments`; a `grid` family searches
     several scalars, and its selections are `boxes` of them; a `signature` family evaluates all
-    `conjuncts`, and its fragments are the signatures that occur; an `alone` family is one selection.
+    `conjuncts`, and its fragments are the signatures that occur; a `gaps` family
+    has sessions over the same tuples that differ in their gaps; an `alone` family is one selection.
     Its groups may be `rolled_up` from finer groups that it shares with other families, its `kin`.
     """
 
@@ -266,6 +270,20 @@ class PassPlan:
 
 
 @dataclass(frozen=True)
+class StreamJoinPlan:
+    """A join of two streams: its condition, and what is kept of each stream on the driver."""
+
+    streams: tuple[str, str]
+    keys: tuple[str, ...]
+    bound: str  # how much later the rows of the second stream are
+    columns: tuple[tuple[str, ...], tuple[str, ...]]  # that queries read, beside the keys
+    rows: tuple[int, int]
+    filters: tuple[str | None, str | None]  # which rows are kept; null: all
+    late: tuple[int, int]  # rows that came too late for some of their pairs
+    bytes: int
+
+
+@dataclass(frozen=True)
 class StreamPlan:
     """A stream: its rules, what is computed for every row, and the families of its queries."""
 
@@ -287,6 +305,8 @@ class StreamPlan:
     store_sets: tuple[StoreSetPlan, ...] = ()
     with_preference: int = 0  # queries with a preference that read it
     decisions: tuple[PassPlan, ...] = ()  # of the planner's passes, in their order
+    pairs: StreamJoinPlan | None = None  # the join whose pairs it is made of
+    made_of: str | None = None  # how its rows are made of those of declared streams
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan]:
@@ -301,6 +321,15 @@ class StreamPlan:
 
 
 @dataclass(frozen=True)
+class ViewPlan:
+    """A view, and the queries and views that it is inlined into."""
+
+    name: str
+    text: str
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """How the queries of an engine are computed, after its last batch."""
 
@@ -312,6 +341,7 @@ class Explanation:
     streams: tuple[StreamPlan, ...] = field(default_factory=tuple)
     summaries: tuple[SummaryPlan, ...] = ()
     preference_queries: tuple[PreferencePlan, ...] = ()
+    views: tuple[ViewPlan, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -331,8 +361,9 @@ class Explanation:
                 stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
             )
             bare = tuple(replace(stream, families=(), store_sets=()) for stream in streams)
-            return replace(self, streams=bare, summaries=summaries, preference_queries=(led,))
-        return replace(self._window_query(query), summaries=(), preference_queries=())
+            return replace(self, streams=bare, summaries=summaries, preference_queries=(led,), views=())
+        views = tuple(view for view in self.views if query in view.readers)
+        return replace(self._window_query(query), summaries=(), preference_queries=(), views=views)
 
     def _window_query(self, query: str) -> Explanation:
         looked = self.find_lookup(query)

@@ -16,7 +16,9 @@ from transom.plan.explain.records import (
     QueryPlan,
     SelectionPlan,
     Slicing,
+    StreamJoinPlan,
     StreamPlan,
+    ViewPlan,
     WorkDone,
 )
 from transom.plan.explain.stores_text import lookup_plan_text, stores_text
@@ -43,6 +45,7 @@ def plan_text(plan: Explanation, verbose: bool = False) -> str:
     for stream in plan.streams:
         lines += _stream(stream, detail)
         lines += indented(decisions_text(stream.decisions)) if verbose else ()
+    lines += views_text(plan.views, detail)
     lines += summaries_text(plan.summaries, plan.preference_queries, detail)
     if plan.shards.files:
         lines.append(
@@ -51,6 +54,13 @@ def plan_text(plan: Explanation, verbose: bool = False) -> str:
         )
     lines.append(f"strategy {plan.strategy}, fragments {plan.fragments}, state {plan.state}")
     return readable("\n".join(lines))
+
+
+def views_text(views: Sequence[ViewPlan], detail: Detail) -> Iterator[str]:
+    """The views, and what they are inlined into."""
+    for view in views:
+        into = f"inlined into {name_list(view.readers, detail.names)}" if view.readers else "nothing reads it"
+        yield f"view {view.name}: {detail.short(' '.join(view.text.split()))}; {into}"
 
 
 def decisions_text(decisions: Sequence[PassPlan]) -> Iterator[str]:
@@ -76,6 +86,7 @@ def _title(stream: StreamPlan, selections: int) -> str:
     families = counted(len(stream.families), "family", "families")
     shared = f" in {counted(selections, 'selection')} of {families}" if selections else ""
     what = "stream" if stream.results_of is None else "results of"
+    what = "pairs of" if stream.pairs is not None else what
     kinds = f"{queries_text(stream.queries)}{shared}"
     if stream.on_demand:
         on_demand = f"{queries_text(stream.on_demand)} on demand"
@@ -93,6 +104,18 @@ def _projected(scalar: Projected, detail: Detail) -> str:
     return f"{detail.short(scalar.sql)} ({scalar.uses:,}){why}"
 
 
+def _pairs(pairs: StreamJoinPlan) -> Iterator[str]:
+    """A join of two streams: its condition, its clock, and what it keeps."""
+    yield f"  join on {' and '.join(pairs.keys)}, where {pairs.bound}"
+    yield "  a pair has the later time of its rows; windows close when both streams have passed them"
+    for place, stream in enumerate(pairs.streams):
+        columns, late, condition = pairs.columns[place], pairs.late[place], pairs.filters[place]
+        read = f" with {', '.join(columns)}" if columns else ""
+        where = f", where {condition}" if condition is not None else ""
+        missed = f"; {late:,} came too late for some of their pairs" if late else ""
+        yield f"  the driver keeps {pairs.rows[place]:,} rows of {stream}{read}{where}{missed}"
+
+
 def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     selections = sum(len(family.selections) for family in stream.families)
     yield _title(stream, selections)
@@ -100,7 +123,12 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
         yield "  all of them join with the next batch"
         detail = replace(detail, waiting=False)
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
-    if stream.results_of is None:
+    if stream.pairs is not None:
+        yield from _pairs(stream.pairs)
+    elif stream.made_of is not None:
+        yield f"  its rows are made of {detail.short(stream.made_of)}"
+        yield "  windows close when those of all streams do that it is made of"
+    elif stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
     elif not stream.queries:
         yield f"  its rows are the finals of {stream.name}"
@@ -162,6 +190,8 @@ def family_title(family: FamilyPlan) -> str:
         return f"grid of {family.scalar}, {size}"
     if family.kind == "signature":
         return f"signature of {counted(family.conjuncts, 'conjunct')}, {size}"
+    if family.kind == "gaps":
+        return f"sessions of several gaps, {size}"
     return f"alone, {queries_text(family.queries)}"
 
 
@@ -176,6 +206,8 @@ def _family_head(family: FamilyPlan, detail: Detail) -> Iterator[str]:
             f"{counted(family.constants, 'constant')} and {counted(family.boxes or 0, 'box', 'boxes')}: one binary "
             "search per tuple and scalar serves all selections"
         )
+    elif family.kind == "gaps":
+        yield "one run within the smallest gap serves all selections"
     elif family.kind == "signature":
         yield "the fragments are the signatures that occur: one signature per tuple serves all selections"
     if family.agrees and family.kind in ("range", "grid"):
@@ -217,6 +249,8 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
         yield f"  early: {query.early}"
     if query.overload is not None:
         yield f"  on overload: {query.overload}"
+    if query.past is not None:
+        yield f"  {query.past}"
     if query.read_by:
         yield f"  its results are read by {', '.join(query.read_by)}"
 
@@ -224,11 +258,20 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
 def _slices(selection: SelectionPlan) -> str:
     whose = "" if len(selection.queries) == 1 else f" shared by {queries_text(len(selection.queries))}"
     kinds = "" if selection.windows == 1 else f" with {selection.windows:,} kinds of window"
-    return f"slices{whose}{kinds}: {slicing_text(selection.slicing)}"
+    what = _slice_word(selection.slicing)
+    return f"{what}{whose}{kinds}: {slicing_text(selection.slicing)}"
+
+
+def _slice_word(slicing: Slicing) -> str:
+    return "rows" if slicing.by_key else "slices" if slicing.gap is None else "sessions"
 
 
 def slicing_text(slicing: Slicing) -> str:
     """How finely time is cut, and where next."""
+    if slicing.gap is not None:
+        return f"rows at most {slicing.gap} apart; open sessions are kept on the driver"
+    if slicing.by_key:
+        return "the last rows of each key, kept on the driver"
     lengths = list(dict.fromkeys(slicing.lengths))
     of = lengths[0] if len(lengths) == 1 else f"{', '.join(slicing.lengths[:3])} ..."
     following = f"; next edges {', '.join(slicing.next_edges_text[:3])}" if slicing.next_edges else ""
@@ -296,6 +339,11 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
     joins_later = " (joins with the next batch)" if query.pending else ""
     lines = [
         f"query {name} over {stream.name}{joins_later}",
+        *(
+            f"  reads the view {view.name}: {detail.short(' '.join(view.text.split()))}"
+            for view in plan.views
+            if name in view.readers
+        ),
         *indented(_query_lines(family, selection, query, detail)),
     ]
     if verbose:
@@ -333,6 +381,8 @@ def _query_lines(
         yield f"early: {query.early}"
     if query.overload is not None:
         yield f"on overload: {query.overload}"
+    if query.past is not None:
+        yield query.past
     if query.read_by:
         yield f"its results are read by {', '.join(query.read_by)}"
     if query.unseen is None or query.unseen:
@@ -340,7 +390,8 @@ def _query_lines(
     others = [other.name for other in selection.queries if other.name != query.name]
     shared = f"shared with {name_list(others, detail.names)}" if others else "not shared"
     yield f"selection {selection.id}, {shared}"
-    yield from indented([f"slices: {slicing_text(selection.slicing)}", *_read(selection, query, detail)])
+    what = _slice_word(selection.slicing)
+    yield from indented([f"{what}: {slicing_text(selection.slicing)}", *_read(selection, query, detail)])
     yield f"  {_holding(selection.holds)}"
     if query.reads:
         yield f"  still reads selection {', '.join(map(str, query.reads))}, which it left"

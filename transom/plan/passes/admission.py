@@ -67,10 +67,15 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
         missed = None if query.query.stream in results else state.missed(query.query.clock)
         private = _why_private(query, strategy, query.name in partial and missed != IntervalSet())
         name = query.selection if private is None else f"{query.selection} for {query.name}"
+        if query.is_keyed:  # it numbers the rows of each key from when it joins, and has missed none of them
+            name = f"{name} since row {state.stream(query.query.stream).totals.accepted}"
+            missed = IntervalSet()
+        if query.gap is not None and name in homes:
+            name = _with_same_late_rows(name, changed, homes[name])
         if private is not None or name not in homes:
             home = homes[name] = changed.open(name, query)
             changed.join(query, home, missed)
-            reason = private or "no other query has the same WHERE, joins and GROUP BY"
+            reason = private or _why_first(query)
             choices.append(_choice(query, f"opens selection {home}", reason, "opens_selection"))
             continue
         home = homes[name]
@@ -78,7 +83,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
         unseen = changed.unseen(home, query, missed, change.queries, strategy.paned)
         changed.join(query, home, unseen)
         changed.extend(home, query, change.queries)
-        reason = _why_shared(others, missed, unseen)
+        reason = _why_shared(query, others, missed, unseen)
         choices.append(_choice(query, f"shares selection {home}", reason, "shares_selection"))
     changed.grow(change.queries)
     return changed.state(), choices
@@ -97,11 +102,31 @@ def _why_private(query: CompiledQuery, strategy: Strategy, sees_in_part: bool) -
     return "it reports windows that it saw only in part" if sees_in_part else None
 
 
-def _why_shared(others: int, missed: IntervalSet | None, unseen: IntervalSet | None) -> str:
-    reason = f"same WHERE, joins and GROUP BY as {others:,} other {'query' if others == 1 else 'queries'}"
+def _why_first(query: CompiledQuery) -> str:
+    if query.is_keyed:
+        return "no other query with the same PARTITION BY joined between the same two rows"
+    return "no other query has the same WHERE, joins and GROUP BY"
+
+
+def _why_shared(
+    query: CompiledQuery, others: int, missed: IntervalSet | None, unseen: IntervalSet | None
+) -> str:
+    same = "PARTITION BY" if query.is_keyed else "WHERE, joins and GROUP BY"
+    reason = f"same {same} as {others:,} other {'query' if others == 1 else 'queries'}"
     if missed and not unseen:
         return f"{reason}; retained slices answer for all rows from before it joined"
     return reason
+
+
+def _with_same_late_rows(name: str, change: _Change, home: int) -> str:
+    """The name of the selection that a query with sessions joins in place of one whose stream ended or fell idle.
+
+    Rows from before that are late for the earlier queries, and not for this one: they keep different sessions.
+    """
+    forced = [
+        own.forced for own in map(change.queries.__getitem__, change.members[home]) if own.forced is not None
+    ]
+    return f"{name} after {max(forced)}" if forced else name
 
 
 class SliceHolder(Protocol):
@@ -134,6 +159,8 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
     if not names:
         return state
     state = replace(state, accounts=state.accounts.without(names))
+    if state.past.tables or state.past.starts:
+        state = replace(state, past=state.past.without(names))
     if not (state.prodders.keys() | state.estimators.keys()).isdisjoint(names):
         state = replace(
             state, prodders=_without(state.prodders, names), estimators=_without(state.estimators, names)
@@ -331,7 +358,9 @@ class _Change:
         """The part of what a new query has missed that retained slices do not answer."""
         if not missed or home not in self.before.selections:
             return missed
-        across = self._file_anew(home, query, missed, living, paned)
+        across = (
+            IntervalSet() if query.gap is not None else self._file_anew(home, query, missed, living, paned)
+        )
         kept = self.kept(home)
         if not is_answered(query, kept):
             return missed | across

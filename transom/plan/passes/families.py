@@ -61,6 +61,9 @@ def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart:
             f"they differ in what they ask of these {len(family.grid.axes)} scalars: {boxes:,} boxes; each task "
             "adds up cells by block of selections, or tuples by selection where these are fewer"
         )
+    elif kind == "gaps":
+        chosen = f"tuples are added once for {selections} of sessions"
+        reason = "they differ only in their gaps: shorter sessions nest in longer ones"
     elif kind == "signature":
         chosen = f"signatures of {len(family.conjuncts):,} conjuncts for {selections}"
         reason = _why_signed(strategy.fragments, strategy.limits)

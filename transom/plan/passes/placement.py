@@ -23,13 +23,21 @@ from transom.state.state import State, StoreState
 
 PLACEMENT = "placement"  # the name of the pass; the planner also records moved stores under it
 EXECUTORS, ON_EXECUTORS = "kept on the executors", "on_executors"  # a choice as text, and its kind
+DRIVER, ON_DRIVER = "kept on the driver", "on_driver"
+SESSIONS_STAY = "open sessions are merged there with the rows of each batch"
+ROWS_STAY = "the rows of each key are numbered there"
 Group = tuple[object, ...]
 
 
 def placement_group(query: CompiledQuery) -> Group:
     """What queries have in common whose slices are kept in the same place: mostly, their groups."""
     bound = query.query
-    return bound.stream, tuple(key.scalar.sql for key in bound.keys), query.naive
+    return (
+        bound.stream,
+        tuple(key.scalar.sql for key in bound.keys),
+        query.naive,
+        bound.window.is_shared_by_groups,
+    )
 
 
 def placement(context: PlanContext) -> PlacementDecision | None:
@@ -62,6 +70,14 @@ def _placed(context: PlanContext, membership: Membership) -> PlacementDecision |
             continue
         new.discard(home)
         reason = None
+        if not query.query.window.is_shared_by_groups:
+            stream, about = query.query.stream, Subject.selections([home])
+            choices.append(
+                Choice(
+                    stream, about, DRIVER, SESSIONS_STAY if query.gap is not None else ROWS_STAY, ON_DRIVER
+                )
+            )
+            continue
         if query.naive or query.query.stream in results:
             continue
         if context.strategy.place is Place.EXECUTORS:
@@ -105,7 +121,7 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     groups: dict[int, Group] = {
         home: placement_group(query)
         for query in context.observed_queries
-        if not query.naive
+        if not query.naive and query.query.window.is_shared_by_groups
         for home in context.state.queries[query.name].homes
     }
     on_driver = {home for home in groups if not context.state.selections[home].on_executors}

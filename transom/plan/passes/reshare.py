@@ -45,7 +45,9 @@ def reshare(context: PlanContext) -> Decision | None:
 def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
     """Whether queries can move: they are not naive, their slices are on the driver, and what they missed is known."""
     query_states = [state.queries[query.name] for query in members]
-    if any(query.naive for query in members) or any(each.unseen is None for each in query_states):
+    if any(query.naive or query.is_keyed for query in members) or any(
+        each.unseen is None for each in query_states
+    ):
         return False
     homes = {home for each in query_states for home in each.homes}
     return not any(state.selections[home].on_executors for home in homes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -15,20 +16,25 @@ from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
 from transom.sql.binding.derived_streams import inline_derived_streams
+from transom.sql.binding.empty_windows import check_empty_windows
 from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
+from transom.sql.binding.grouping_sets import EXPANDED
 from transom.sql.binding.joins import bind_joins
+from transom.sql.binding.made_rows import relation_of_derived
 from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.promises import summarized_promise
 from transom.sql.binding.select import WINDOW_STRUCT, SelectBinder
+from transom.sql.binding.stream_joins import PairStream
 from transom.sql.binding.structure_checks import check_structure
 from transom.sql.binding.templates import Cut, Template, cut
 from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.end_clauses import read_end_clauses
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.item_columns import item_columns
-from transom.sql.query import Call, Item, Key, OrderKey, Predicate, Query, Scalar, Top
+from transom.sql.query import Call, Item, Key, Lag, OrderKey, Predicate, Query, Scalar, StreamJoin, Top
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
 
@@ -117,16 +123,26 @@ class _Reader(ScalarBinder):
     """
 
     def __init__(self, text: str, whole: Cut, catalog: Catalog, table: TypeTable):
-        super().__init__(inline_derived_streams(parse(text), catalog), catalog.utc)
+        super().__init__(inline_derived_streams(parse(text), catalog, table.scalars), catalog.utc)
         _refuse_preference(self.parsed)
+        if (derived := self.parsed.derived) is not None:
+            streams = {**catalog.streams, derived.name: relation_of_derived(derived)}
+            catalog = replace(catalog, streams=streams)
         self.table = table
         self.selection = SelectBinder(self.parsed, catalog)
         self.scope = self.selection.scope
         with self.selection.inside("ON"):
             self.joined = bind_joins(self.scope, self.selection.rows)
         self.selection.read()
+        if derived is not None and self.selection.windowing.clock.attribute != derived.time:
+            message = f"windows over UNION ALL and explode are measured along the time of the stream, {derived.time}"
+            self.parsed.fail(message)
+        if self.selection.windowing.spec.is_session and self.parsed.select.meta.get(EXPANDED):
+            self.parsed.fail("sessions have no GROUPING SETS, ROLLUP or CUBE: register a query for each set")
         for clause in _window_clauses(self.parsed.clauses):
             clause.check(self.parsed, self.selection.windowing.on_demand)
+            if not self.selection.windowing.spec.is_shared_by_groups and isinstance(clause, EmitClause):
+                clause.check_groups(self.parsed)
         ids = tuple(source.id for source in self.scope.sources if source.table)
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
         self.row = Typer(self.parsed, inputs)
@@ -146,14 +162,20 @@ class _Reader(ScalarBinder):
         where, keys, calls = yield from self.row.build_until_typed(lambda: self._rows(whole))
         end = dict(self._end(whole))
         using = end.pop("using", None)
+        if self.joined.pairs is not None and end.get("overload") is not None:
+            self.parsed.fail(
+                "ON OVERLOAD is not supported in a join of streams: joined streams have no budget"
+            )
         if using is not None:
             check_structure(self.parsed, self.selection, using, calls)
-        columns = self._result_columns(keys, calls)
+        lags = self.selection.lags.bound(self.selection.windowing)
+        columns = self._result_columns(keys, calls, lags)
         signature = tuple((name, str(kind)) for name, kind in columns.items())
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
         result = _Result(self, results, columns)
         items, having, order = yield from results.build_until_typed(lambda: result.build(whole))
         self.is_typed = True
+        check_empty_windows(self.parsed, self.selection, end.get("empty"), calls, having)
         windowing = self.selection.windowing
         query = Query(
             text=text,
@@ -168,11 +190,22 @@ class _Reader(ScalarBinder):
             items=self.table.shared(items),
             having=self.selection.having_text(),
             kept=having,
+            stream_join=self._stream_join(),
             top=None if self.selection.limit is None else Top(self.selection.limit, order),
-            functions=self.table.shared(frozenset(self.selection.called())),
+            lags=self.table.shared(lags),
+            functions=self.table.shared(frozenset(self.selection.called() | self._made_by())),
+            derived=None if self.parsed.derived is None else self.table.shared(self.parsed.derived),
             **end,
         )
         return query if using is None else query.on_demand(using)
+
+    def _made_by(self) -> frozenset[str]:
+        """The user-defined functions that make the rows of a derived stream."""
+        return frozenset() if self.parsed.derived is None else self.parsed.derived.functions
+
+    def _stream_join(self) -> StreamJoin | None:
+        pairs = self.joined.pairs
+        return None if pairs is None else self.table.shared(pairs.finish(self.selection.rows))
 
     def _end(self, whole: Cut) -> Mapping[str, Any]:
         """The values of the clauses at the end; many queries have the same."""
@@ -193,7 +226,7 @@ class _Reader(ScalarBinder):
         node = bare(node)
         if isinstance(node, exp.Column) and (column := self.scope.find(node)) is not None:
             self.scope.column(node)
-            name = column.name if column.plain else None
+            name = column.row_name if column.plain else None
             return self.table.shared(Scalar(column.sql, column.type, name))
         text = self.selection.row_text(node)
         kind = self.row.type(text, node)
@@ -206,7 +239,19 @@ class _Reader(ScalarBinder):
         with self.selection.inside("GROUP BY"):
             keys = [self._key(name, node) for name, node in self.selection.named_keys()]
         calls = [self._call(draft) for draft in self.selection.drafts]
+        if self.joined.pairs is not None and not self.joined.pairs.types:
+            self._type_join_keys(self.joined.pairs)
         return conjunction([*self.joined.flags, *parts]), tuple(keys), tuple(calls)
+
+    def _type_join_keys(self, pairs: PairStream) -> None:
+        """Find the types in which a join of streams compares its keys; pairs have no columns for them."""
+        used = [set(side.used) for side in pairs.sides]
+        found = [[self.scalar(node) for node in nodes] for nodes in pairs.keys]
+        for side, columns in zip(pairs.sides, used, strict=True):
+            side.used = columns
+        types = [(one.type, other.type) for one, other in found if one is not None and other is not None]
+        if len(types) == len(found):
+            pairs.set_types(self.scope, types)
 
     def _key(self, name: str, node: exp.Expr) -> Key:
         scalar = self.scalar(node)
@@ -229,9 +274,12 @@ class _Reader(ScalarBinder):
             self.parsed.fail(kind, draft.args[0])
         return Call(draft.function, typed, kind, where, draft.parameters)
 
-    def _result_columns(self, keys: tuple[Key, ...], calls: tuple[Call, ...]) -> dict[str, pa.DataType]:
+    def _result_columns(
+        self, keys: tuple[Key, ...], calls: tuple[Call, ...], lags: tuple[Lag, ...]
+    ) -> dict[str, pa.DataType]:
         kind = self.selection.windowing.type
-        return item_columns((key.scalar.type for key in keys), (call.type for call in calls), kind)
+        earlier = (pa.bool_() if lag.call is None else calls[lag.call].type for lag in lags)
+        return item_columns((key.scalar.type for key in keys), (call.type for call in calls), kind, earlier)
 
 
 class _Result(ScalarBinder):

@@ -24,12 +24,14 @@ _PIECE = re.compile(
     r"|(`[^`]*`|[^\W\d]\w*|[\[\](),])",
     re.DOTALL,
 )
-_END_OF_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"}
+_END_OF_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "LATERAL"}
 _OPENINGS = {tuple(opening.split()) for reader in END_CLAUSES for opening in reader.openings}
 _FIRST_WORDS = {opening[0] for opening in _OPENINGS}
 # A table function or a query in FROM, or WITH: the names are not all behind one FROM.
 _NESTED = re.compile(
-    r"(?i)\bfrom\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:\(|table\b|tumble\b|hop\b)|^[^a-z]*with\b", re.DOTALL
+    r"(?i)\bfrom\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:\(|table\b|tumble\b|hop\b|cumulate\b)"
+    r"|^[^a-z]*with\b|\bunion\b",
+    re.DOTALL,
 )
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
@@ -40,23 +42,46 @@ def relation_of(name: str, query: Query) -> Relation:
     A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
     an item has their name, as in the results.
     """
+    if query.window.is_keyed:
+        message = f"{name} has windows of the rows of a key: each key has its own numbers, so no query can read them"
+        raise SQLError(message, query.text)
     taken = {item.name for item in query.items}
     time = free_name("window_time", taken)
     system = {free_name(column, taken): query.clock_type for column in ("window_start", "window_end")}
     items = {item.name: item.type for item in query.items}
-    return Relation(
-        name, system | {time: query.clock_type} | items | {free_name("rows", taken): pa.int64()}, time
-    )
+    columns = system | {time: query.clock_type} | items | {free_name("rows", taken): pa.int64()}
+    return Relation(name, columns, time, "it is a query; join the streams themselves", is_declared=False)
 
 
-def sources_of(text: str, tables: Collection[str] = ()) -> tuple[str, ...]:
-    """The names in FROM that are not those of tables, read without parsing the query.
+def sources_of(
+    text: str, tables: Collection[str] = (), views: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The names in FROM that are not those of tables, read without parsing the query; for a view, those that it reads.
 
     >>> sources_of("SELECT max(n) FROM per_sensor P [RANGE 5 s SLIDE 1 s], sites WHERE P.site = sites.site")
     ('per_sensor', 'sites')
     """
     folded = {table.casefold() for table in tables}
-    return tuple(source.name for source in _sources(text) if source.name.casefold() not in folded)
+    found = _sources_through_views(text, views or {})
+    return tuple(source.name for source in found if source.name.casefold() not in folded)
+
+
+def views_read(text: str, views: Mapping[str, str]) -> list[str]:
+    """The views that a text reads, itself or through other views.
+
+    >>> views_read("SELECT count(*) FROM b", {"a": "SELECT * FROM s", "b": "SELECT * FROM A", "c": "SELECT * FROM s"})
+    ['b', 'a']
+    """
+    spelled = {name.casefold(): name for name in views}
+    found: dict[str, None] = {}
+    texts = [text]
+    while texts and spelled:
+        for source in _sources(texts.pop()):
+            name = spelled.get(source.name.casefold())
+            if name is not None and name not in found:
+                found[name] = None
+                texts.append(views[name])
+    return list(found)
 
 
 def bind_all(
@@ -111,7 +136,7 @@ class _CascadeBinder:
     def _inner(self, text: str) -> list[tuple[FromName, str]]:
         """The queries that a text reads: their names and positions."""
         inner = []
-        for source in _sources(text):
+        for source in _sources_through_views(text, self.catalog.views):
             if (
                 source.name.casefold() not in self._declared
                 and (name := self._query(source.name)) is not None
@@ -169,6 +194,24 @@ class _CascadeBinder:
 
 def _at(text: str, source: FromName, message: str) -> SQLError:
     return SQLError(message, text, source.start, source.end)
+
+
+def _sources_through_views(
+    text: str, views: Mapping[str, str], opened: tuple[str, ...] = ()
+) -> list[FromName]:
+    """The names in FROM with their positions; in place of a view, the names that it reads, at its position."""
+    sources = _sources(text)
+    if not views:
+        return sources
+    spelled, found = {name.casefold(): name for name in views}, []
+    for source in sources:
+        view = spelled.get(source.name.casefold())
+        if view is None:
+            found.append(source)
+        elif view not in opened:  # a view that reads itself is refused where it is inlined
+            inside = _sources_through_views(views[view], views, (*opened, view))
+            found += [FromName(inner.name, source.start, source.end) for inner in inside]
+    return found
 
 
 def _sources(text: str) -> list[FromName]:

@@ -1,4 +1,4 @@
-"""Queries over a subquery in FROM, or over a name that WITH defines: the inner query is inlined.
+"""Queries over a subquery in FROM, over a name that WITH defines, or over a view: the inner query is inlined.
 
 The inner query filters and projects one stream. Its expressions take the place of the columns that the outer query
 reads, and its WHERE is added to the outer one, so that the query shares as if it was written by hand. The stream's
@@ -14,10 +14,21 @@ from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
 from transom.errors import SQLError, near_miss
+from transom.sql.binding.grouping_sets import expand_grouping_sets
+from transom.sql.binding.made_rows import (
+    GENERATORS,
+    RowMaker,
+    flattened,
+    generator_of,
+    name_by_place,
+    wrap_lateral_views,
+)
 from transom.sql.binding.window import is_window
-from transom.sql.catalog import Catalog
+from transom.sql.catalog import Catalog, Scalars
+from transom.sql.clauses.query_parser import parse_view
+from transom.sql.derived_stream import DerivedStream
 from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
+from transom.sql.syntax.parsed_query import NAMED, WRITTEN, Bracket, Parsed
 from transom.sql.syntax.spark_forms import COPIED
 
 _INNER_CLAUSES = ("expressions", "from_", "where")
@@ -39,27 +50,76 @@ class _Derived:
     table: exp.Table
     where: exp.Expr | None
     columns: Mapping[str, tuple[str, exp.Expr]]
+    stream: DerivedStream | None = None  # that the relation is, if it is one
+
+    def without_positions(self, text: str) -> _Derived:
+        """The inner query of a view: its text is not the query's, and its literals belong to the template."""
+        parts = [expression for _, expression in self.columns.values()]
+        for part in [*parts, *([self.where] if self.where is not None else [])]:
+            for node in part.walk():
+                if isinstance(node, exp.Literal | exp.RawString | exp.HexString) and "start" in node.meta:
+                    node.meta[WRITTEN] = text[node.meta["start"] : node.meta["end"] + 1]
+                for place in ("start", "end", "line", "col"):
+                    node.meta.pop(place, None)
+                if isinstance(node, exp.Literal):
+                    node.meta[COPIED] = True
+        return self
 
 
-def inline_derived_streams(parsed: Parsed, catalog: Catalog) -> Parsed:
+def inline_derived_streams(parsed: Parsed, catalog: Catalog, scalars: Scalars) -> Parsed:
     """A query over a stream in place of a query over a subquery; other queries stay as they are."""
-    select, named = parsed.select, parsed.select.args.get("with_")
-    for alias in select.find_all(exp.TableAlias):
-        if alias.args.get("columns"):
+    _refuse_column_lists(parsed)
+    select = parsed.select
+    wrap_lateral_views(parsed, select)
+    expand_grouping_sets(parsed)
+    views = {name.casefold() for name in catalog.views}
+    if (
+        select.args.get("with_") is None
+        and select.find(exp.Subquery) is None
+        and not (views and any(table.name.casefold() in views for table in select.find_all(exp.Table)))
+    ):
+        return parsed
+    return _Inliner(parsed, catalog, scalars).query()
+
+
+def view_columns(name: str, catalog: Catalog, scalars: Scalars) -> list[str]:
+    """The columns of a view of the catalog, in order; an error points into the text of the view."""
+    parsed = _parse_view(catalog.views[name])
+    inner = _Inliner(parsed, catalog, scalars, (name,)).inner_query(name)
+    return [shown for shown, _ in inner.columns.values()]
+
+
+def _refuse_column_lists(parsed: Parsed) -> None:
+    for alias in parsed.select.find_all(exp.TableAlias):
+        if alias.args.get("columns") and not isinstance(alias.parent, exp.Lateral):
             parsed.fail(
                 "a list of columns after an alias is not supported; rename columns with AS in SELECT", alias
             )
-    if named is None and select.find(exp.Subquery) is None:
-        return parsed
-    return _Inliner(parsed, catalog, named).query()
+
+
+def _parse_view(text: str) -> Parsed:
+    """The SELECT of a view; windows and the clauses at the end belong to the queries that read it."""
+    parsed = parse_view(text)
+    _refuse_column_lists(parsed)
+    if parsed.bracket is not None:
+        message = (
+            "a view has no window; a query that reads it has one, and a query with a window is registered"
+        )
+        raise SQLError(message, text, parsed.bracket.start, parsed.bracket.end)
+    for clause in parsed.clauses:
+        parsed.fail_at("this clause belongs to the queries that read the view", clause)
+    return parsed
 
 
 class _Inliner:
-    """Inlines the inner queries of one text."""
+    """Inlines the inner queries of one text: of a query, or of a view that is read within others (`views`)."""
 
-    def __init__(self, parsed: Parsed, catalog: Catalog, named: exp.With | None):
-        self.parsed, self.catalog = parsed, catalog
+    def __init__(self, parsed: Parsed, catalog: Catalog, scalars: Scalars, views: tuple[str, ...] = ()):
+        self.parsed, self.catalog, self.scalars, self.opened = parsed, catalog, scalars, views
+        self.what = "a view" if views else "a subquery"
+        self.maker = RowMaker(parsed, catalog, scalars, self.what)
         self.named: dict[str, exp.CTE] = {}
+        named = parsed.select.args.get("with_")
         if named is not None:
             if named.args.get("recursive"):
                 parsed.fail("WITH RECURSIVE is not supported", named)
@@ -73,17 +133,43 @@ class _Inliner:
         """The outer query, over the stream itself."""
         select = self.parsed.select
         derived = self._of(select, frozenset(self.named))
+        for join in select.args.get("joins") or ():
+            if self._view_named(join.this) is not None:
+                self.parsed.fail("a view can't be joined; it can take the place of the stream", join.this)
+            if derived is not None and (
+                isinstance(join.this, exp.Subquery) or join.this.name.casefold() in self.named
+            ):
+                self.parsed.fail("a subquery can't be joined; it can take the place of the stream", join.this)
         if derived is None:
             return self.parsed
-        for join in select.args.get("joins") or ():
-            if isinstance(join.this, exp.Subquery) or join.this.name.casefold() in self.named:
-                self.parsed.fail("a subquery can't be joined; it can take the place of the stream", join.this)
         self._substitute(select, derived)
         table = derived.table.copy()
         table.set("alias", exp.TableAlias(this=exp.to_identifier(derived.alias, quoted=True)))
         select.set("from_", exp.From(this=table))
         self._add_where(select, derived.where)
-        return replace(self.parsed, bracket=self._bracket(derived), is_derived=True)
+        return replace(self.parsed, bracket=self._bracket(derived), is_derived=True, derived=derived.stream)
+
+    def inner_query(self, alias: str) -> _Derived:
+        """The text as the inner query of another one."""
+        select = self.parsed.select
+        return self._inner(select, alias, select, frozenset(self.named))
+
+    def _view_named(self, source: exp.Expr) -> str | None:
+        """The view that a relation in FROM names; definitions of WITH hide views."""
+        if not isinstance(source, exp.Table) or source.name.casefold() in self.named:
+            return None
+        return next((name for name in self.catalog.views if name.casefold() == source.name.casefold()), None)
+
+    def _view(self, name: str, source: exp.Expr) -> _Derived:
+        if name in self.opened:
+            path = ", which reads ".join([*self.opened[self.opened.index(name) + 1 :], name])
+            self.parsed.fail(f"the view {name} can't read itself: it reads {path}", source)
+        text = self.catalog.views[name]
+        inside = _Inliner(_parse_view(text), self.catalog, self.scalars, (*self.opened, name))
+        derived = inside.inner_query(source.alias or source.name).without_positions(text)
+        table = derived.table.copy()
+        table.this.meta.update(source.this.meta)  # errors about it point at the name of the view
+        return replace(derived, table=table)
 
     def _of(self, select: exp.Select, known: frozenset[str]) -> _Derived | None:
         """The inner query in a FROM clause; None if it is the name of a stream, a table or a registered query."""
@@ -95,11 +181,16 @@ class _Inliner:
             # A definition can use those before it.
             before = frozenset(list(self.named)[: list(self.named).index(source.name.casefold())])
             return self._inner(defined.this.copy(), source.alias or source.name, source, before)
+        if source is not None and (view := self._view_named(source)) is not None:
+            return self._view(view, source)
         return None
 
     def _inner(self, select: exp.Expr, alias: str, place: exp.Expr, known: frozenset[str]) -> _Derived:
+        if isinstance(select, exp.Union):
+            return self._union(select, alias, known)
         if not isinstance(select, exp.Select):
-            self.parsed.fail("expected SELECT in the subquery", place)
+            self.parsed.fail(f"expected SELECT in {self.what}", place)
+        wrap_lateral_views(self.parsed, select)
         self._check_clauses(select)
         inside = self._of(select, known)
         if inside is not None:
@@ -109,11 +200,15 @@ class _Inliner:
             self._add_where(select, inside.where)
         else:
             if select.args.get("from_") is None or not isinstance(select.args["from_"].this, exp.Table):
-                self.parsed.fail("the subquery needs FROM and the name of a stream", place)
+                self.parsed.fail(f"{self.what} needs FROM and the name of a stream", place)
             table = select.args["from_"].this
             own = table.alias or table.name
         alias = alias or own
-        columns = dict(self._columns(select, inside, table))
+        read, stream = table, inside.stream if inside is not None else None
+        if any(generator_of(item) is not None for item in select.expressions):
+            stream = self.maker.exploded(select, table, own, stream)
+            table = _table(stream, table)
+        columns = dict(self._columns(select, inside, read))
         parts = [expression for _, expression in columns.values()]
         where = select.args.get("where")
         condition = None if where is None else where.this
@@ -123,9 +218,30 @@ class _Inliner:
         qualified = {
             name: (shown, self._qualified(part, own, alias)) for name, (shown, part) in columns.items()
         }
-        return _Derived(
-            alias, table, self._qualified(condition, own, alias) if condition is not None else None, qualified
+        where_text = self._qualified(condition, own, alias) if condition is not None else None
+        return _Derived(alias, table, where_text, qualified, stream)
+
+    def _union(self, node: exp.Union, alias: str, known: frozenset[str]) -> _Derived:
+        """The rows of several inner queries as one stream."""
+        parts = list(flattened(self.parsed, node))
+        for part in parts[1:]:  # their columns go by their places
+            name_by_place(part)
+        inner = [self._inner(part, "", part, known) for part in parts]
+        stream = self.maker.union(
+            [
+                (one.table, one.alias, one.columns, one.where, one.stream, part)
+                for one, part in zip(inner, parts, strict=True)
+            ]
         )
+        alias = alias or inner[0].alias
+        columns = {
+            name.casefold(): (
+                name,
+                _column([exp.to_identifier(alias, quoted=True), exp.to_identifier(name, quoted=True)]),
+            )
+            for name, _ in stream.columns
+        }
+        return _Derived(alias, _table(stream, inner[0].table), None, columns, stream)
 
     def _check_clauses(self, select: exp.Select) -> None:
         for clause, value in select.args.items():
@@ -133,7 +249,7 @@ class _Inliner:
                 word = _CLAUSE_WORDS.get(clause, clause.upper().rstrip("_"))
                 node = value[0] if isinstance(value, list) else value
                 self.parsed.fail(
-                    f"{word} is not supported in a subquery, which filters and projects a stream; "
+                    f"{word} is not supported in {self.what}, which filters and projects a stream; "
                     "a registered query can be read by its name",
                     node if isinstance(node, exp.Expr) else select,
                 )
@@ -143,14 +259,14 @@ class _Inliner:
             name = call.name.lower()
             if is_aggregate_name(name) or is_window(call):
                 self.parsed.fail(
-                    f"{name}() is not supported in a subquery, which filters and projects a stream; "
+                    f"{name}() is not supported in {self.what}, which filters and projects a stream; "
                     "a registered query can be read by its name",
                     call,
                 )
-            if name in ("explode", "posexplode", "inline", "stack"):
-                self.parsed.fail(
-                    f"{name}() is not supported: a subquery can't make several rows of one", call
-                )
+            if name in GENERATORS:
+                self.parsed.fail(f"{name}() is an item of SELECT by itself, or follows LATERAL VIEW", call)
+            if name in ("inline", "inline_outer", "stack"):
+                self.parsed.fail(f"{name}() is not supported; explode() makes rows of an array", call)
 
     def _columns(
         self, select: exp.Select, inside: _Derived | None, table: exp.Table
@@ -163,6 +279,8 @@ class _Inliner:
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
                 found = list(self._all_columns(inside, table))
+            elif isinstance(item, exp.Aliases):
+                self.parsed.fail("several names after AS are for posexplode and for explode of a map", item)
             elif isinstance(item, exp.Alias):
                 found = [(item.alias, item.this)]
             elif (named := (node._meta or {}).get(NAMED)) is not None:  # a column of the query inside
@@ -170,10 +288,10 @@ class _Inliner:
             elif isinstance(node, exp.Column):
                 found = [(node.name, node)]
             else:
-                self.parsed.fail("an expression in a subquery needs a name: write AS and a name", item)
+                self.parsed.fail(f"an expression in {self.what} needs a name: write AS and a name", item)
             for name, expression in found:
                 if name.casefold() in seen:
-                    self.parsed.fail(f"two columns of the subquery are called {name}", item)
+                    self.parsed.fail(f"two columns of the {self.what[2:]} are called {name}", item)
                 seen.add(name.casefold())
                 yield name.casefold(), (name, expression)
 
@@ -196,7 +314,7 @@ class _Inliner:
             if len(parts) > 1 and parts[0].name.casefold() == own.casefold():
                 parts = parts[1:]
             if len(parts) >= _MOST_PARTS:
-                self.parsed.fail("a name of so many parts is not supported in a subquery", column)
+                self.parsed.fail(f"a name of so many parts is not supported in {self.what}", column)
             column.replace(_column([exp.to_identifier(alias, quoted=True), *(part.copy() for part in parts)]))
         inner: exp.Expr = root.this
         inner.pop()
@@ -233,7 +351,7 @@ class _Inliner:
         for field in parts[1:]:
             expression = exp.Dot(this=expression, expression=field.copy())
         for node in (expression, bare(expression)):
-            node.meta[NAMED] = names[-1]
+            node.meta[NAMED] = (column._meta or {}).get(NAMED, names[-1])
         column.replace(expression)
 
     def _add_where(self, select: exp.Select, condition: exp.Expr | None) -> None:
@@ -263,3 +381,10 @@ class _Inliner:
 def _column(parts: list[exp.Expr]) -> exp.Column:
     places = ("this", "table", "db", "catalog")
     return exp.Column(**dict(zip(places, reversed(parts), strict=False)))
+
+
+def _table(stream: DerivedStream, place: exp.Table) -> exp.Table:
+    """A derived stream as the relation of a query; errors about it point at a relation that was written."""
+    table = exp.Table(this=exp.to_identifier(stream.name, quoted=True))
+    table.this.meta.update(place.this.meta)
+    return table

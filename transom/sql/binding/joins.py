@@ -1,8 +1,8 @@
-"""The FROM clause: one stream, and the tables joined to it by JOIN or by comma and WHERE."""
+"""The FROM clause: one stream or a join of two, and the tables joined to it by JOIN or by comma and WHERE."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Iterator, NoReturn
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from transom.sql.binding.scope import FromItem, ResolvedColumn, Scope
-from transom.sql.query import Join, Predicate, Scalar, Truth
+from transom.sql.binding.stream_joins import PairStream, bind_stream_join
+from transom.sql.binding.subquery_conditions import SearchKind, column_bounds, subquery_conditions
+from transom.sql.query import ColumnBound, Join, Not, Predicate, Scalar, Truth
 from transom.sql.syntax.canonical import Printer, bare, quote
 
 
@@ -23,26 +25,30 @@ class _Pending:
     inner: bool
     comma: bool
     conjuncts: list[exp.Expr] = field(default_factory=list)
+    membership: SearchKind | None = None  # of a SEMI or ANTI JOIN, of IN and of EXISTS
+    is_free: bool = False  # whether nothing needs to link it to the row
 
 
 @dataclass
 class BoundJoins:
     """The joins in order, the match flags that INNER JOINs require, and the rest of WHERE."""
 
-    joins: list[tuple[FromItem, str, tuple[str, ...]]] = field(default_factory=list)
+    joins: list[tuple[FromItem, Join]] = field(default_factory=list)  # without the columns that are read
     flags: list[Predicate] = field(default_factory=list)
     where: list[exp.Expr] = field(default_factory=list)
+    pairs: PairStream | None = None  # of a join of two streams
 
     def finish(self) -> tuple[Join, ...]:
         """The joins, with the columns that the query reads."""
         merged: dict[str, Join] = {}
-        for source, on, keys in self.joins:
-            assert source.id is not None
+        for source, join in self.joins:
             read = set(source.used)
-            if source.id in merged:
-                read |= set(merged[source.id].columns)
-            columns = tuple(name for name in source.relation.columns if name in read and name not in keys)
-            merged[source.id] = Join(source.id, source.relation.name, on, keys, columns)
+            if join.id in merged:
+                read |= set(merged[join.id].columns)
+            columns = tuple(
+                name for name in source.relation.columns if name in read and name not in join.keys
+            )
+            merged[join.id] = replace(join, columns=columns)
         return tuple(merged.values())
 
 
@@ -63,12 +69,15 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
     select = scope.parsed.select
     if select.args.get("from_") is None:
         scope.parsed.fail("expected FROM and the name of a stream", select)
-    pending = _read(scope)
+    pending, conditions = _read(scope)
     if all(source.table for source in scope.sources):
         scope.parsed.fail("a query needs a stream; this is a static table", scope.sources[0].node)
     where = select.args.get("where")
     result = BoundJoins(where=list(conjuncts(where.this if where is not None else None)))
-    placed = {scope.sources.index(scope.stream)}
+    pending += _memberships(scope, result.where)
+    placed = {place for place, source in enumerate(scope.sources) if not source.table}
+    if len(placed) > 1:
+        result.pairs, result.where = bind_stream_join(scope, printer, [*conditions, *result.where])
     while pending:
         ready = next((table for table in pending if _link(scope, table, placed, result.where)), None)
         if ready is None:
@@ -76,26 +85,62 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
         _place(scope, printer, ready, result)
         placed.add(scope.sources.index(ready.source))
         pending.remove(ready)
+    for source in scope.sources:
+        source.is_closed = source.is_membership
     return result
 
 
-def _read(scope: Scope) -> list[_Pending]:
-    select, pending = scope.parsed.select, []
+def _memberships(scope: Scope, where: list[exp.Expr]) -> list[_Pending]:
+    """The tables that IN and EXISTS search, which are taken out of WHERE."""
+    pending = []
+    for node in list(where):
+        found = subquery_conditions(scope, node)
+        if found is not None:
+            where[:] = [other for other in where if other is not node]
+            pending += [
+                _Pending(
+                    one.source,
+                    exp.Join(this=one.source.node),
+                    True,
+                    False,
+                    one.conjuncts,
+                    one.kind,
+                    one.is_free,
+                )
+                for one in found
+            ]
+    return pending
+
+
+def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr]]:
+    """The tables that are joined, and the conditions of a join with a second stream."""
+    select, pending, streams = scope.parsed.select, list[_Pending](), list[_Pending]()
     first = scope.add(select.args["from_"].this)
     joins = list(select.args.get("joins") or [])
     if first.table:
         pending.append(_Pending(first, exp.Join(this=first.node), inner=True, comma=True))
     for node in joins:
         source = scope.add(node.this)
-        comma = node.args.get("kind") == "CROSS" or not (node.args.get("on") or node.args.get("using"))
-        if not source.table:
-            if not comma:
-                scope.parsed.fail("the stream comes first, then the tables joined to it", node.this)
-            continue
-        pending.append(_Pending(source, node, inner=node.args.get("side") != "LEFT", comma=comma))
-    for table in pending:
+        kind = node.args.get("kind")
+        comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
+        membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
+        if membership is not None and not source.table:
+            message = f"a {kind} JOIN is with a static table, and {source.alias} is a stream"
+            scope.parsed.fail(message, node.this)
+        source.is_membership = membership is not None
+        inner = membership is not None or node.args.get("side") != "LEFT"
+        table = _Pending(source, node, inner, comma, membership=membership)
+        (pending if source.table else streams).append(table)
+    for table in (*streams, *pending):
         table.conjuncts = _conditions(scope, table)
-    return pending
+    for stream in streams:
+        if all(source.table for source in scope.sources[: scope.sources.index(stream.source)]):
+            if not stream.comma:
+                scope.parsed.fail("the stream comes first, then the tables joined to it", stream.node.this)
+        elif not stream.inner:
+            message = "a LEFT JOIN of two streams is not supported; use an inner JOIN within a time bound"
+            scope.parsed.fail(message, stream.node.this)
+    return pending, [node for stream in streams for node in stream.conjuncts]
 
 
 def _conditions(scope: Scope, table: _Pending) -> list[exp.Expr]:
@@ -137,7 +182,16 @@ def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]
         return bool(mine)
     own = {scope.sources.index(table.source)}
     reads = set().union(*(scope.reads(node) for node in table.conjuncts))
-    return reads <= placed | own and any(_own_key(scope, table.source, node) for node in table.conjuncts)
+    if not reads <= placed | own:
+        return False
+    is_linked = any(_own_key(scope, table.source, node) for node in table.conjuncts)
+    return is_linked or table.is_free or _is_range(scope, table)
+
+
+def _is_range(scope: Scope, table: _Pending) -> bool:
+    """Whether conditions bound columns of a table from both sides."""
+    bounds = [bound for node in table.conjuncts for bound in column_bounds(scope, table.source, node)]
+    return {is_least for _, is_least, _ in bounds} == {True, False}
 
 
 def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Expr]) -> NoReturn:
@@ -146,10 +200,12 @@ def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Ex
         printer.text(node)
     for column in (part for node in where for part in node.find_all(exp.Column)):
         scope.column(column)
-    name = table.source.alias
-    example = f"for example ... = {name}.{next(iter(table.source.relation.columns), 'column')}"
+    name = table.source.shown
+    example = f"{name}.{next(iter(table.source.relation.columns), 'column')}"
     scope.parsed.fail(
-        f"no equality links {name} to the stream or to a table before it; {example}", table.source.node
+        f"no equality links {name} to the stream or to a table before it; for example ... = {example}, "
+        "or a range from both sides, such as ... BETWEEN low AND high",
+        table.source.node,
     )
 
 
@@ -157,15 +213,39 @@ def _place(scope: Scope, printer: Printer, table: _Pending, result: BoundJoins) 
     source = table.source
     source.id = source.relation.name
     condition = _condition(scope, printer, table)
-    digest = sha1(f"{source.relation.name}\n{condition}".encode()).hexdigest()[:8]
+    kind = "\nmembership" if table.membership is not None else ""
+    digest = sha1(f"{source.relation.name}\n{condition}{kind}".encode()).hexdigest()[:8]
     source.id = f"{source.relation.name}#{digest}"
     pairs = [_own_key(scope, source, node) for node in table.conjuncts]
     keys = {pair[0].name for pair in pairs if pair}
     ordered = tuple(name for name in source.relation.columns if name in keys)
-    result.joins.append((source, _condition(scope, printer, table), ordered))
-    flag = Truth(Scalar(quote(source.id), pa.bool_()))
+    bounds = tuple(
+        ColumnBound(column, is_least, printer.root(other))
+        for node in table.conjuncts
+        for column, is_least, other in column_bounds(scope, source, node)
+    )
+    apart = _apart(scope, printer, table) if table.is_free else None
+    on = _condition(scope, printer, table)
+    join = Join(source.id, source.relation.name, on, ordered, (), bounds, table.membership is not None, apart)
+    result.joins.append((source, join))
+    flag: Predicate = Truth(Scalar(quote(source.id), pa.bool_()))
+    if table.membership is SearchKind.ANTI:
+        flag = Not(flag)
     if table.inner and flag not in result.flags:
         result.flags.append(flag)
+
+
+def _apart(scope: Scope, printer: Printer, table: _Pending) -> tuple[str, str] | None:
+    """The conditions over the row, and those over the table; None if one reads both."""
+    place = scope.sources.index(table.source)
+    parts: tuple[list[str], list[str]] = ([], [])
+    for node in table.conjuncts:
+        reads = scope.reads(node)
+        if place in reads and len(reads) > 1:
+            return None
+        parts[scope.reads(node) == {place}].append(_operand(printer, node))
+    row, own = (" AND ".join(sorted(texts)) or "true" for texts in parts)
+    return row, own
 
 
 def _condition(scope: Scope, printer: Printer, table: _Pending) -> str:
@@ -177,7 +257,7 @@ def _condition(scope: Scope, printer: Printer, table: _Pending) -> str:
             parts.add(f"{pair[0].sql} = {_operand(printer, pair[1])}")
         else:
             parts.add(_operand(printer, node) if isinstance(node, exp.Or) else printer.text(node))
-    return " AND ".join(sorted(parts))
+    return " AND ".join(sorted(parts)) or "true"
 
 
 def _operand(printer: Printer, node: exp.Expr) -> str:

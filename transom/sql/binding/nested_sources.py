@@ -13,7 +13,7 @@ from transom.sql.syntax.spark_parser import query_tokens
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
-_END_OF_FROM = (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.UNION)
+_END_OF_FROM = (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.UNION, TokenType.LATERAL)
 
 
 class FromName(NamedTuple):

@@ -30,8 +30,15 @@ class FromItem:
     hidden: set[str] = field(default_factory=set)  # columns that USING merged with an earlier relation's
     used: set[str] = field(default_factory=set)
     folded: dict[str, list[str]] = field(default_factory=dict)
+    prefix: str | None = None  # of its columns in a pair, if two streams are joined
+    is_membership: bool = (
+        False  # whether rows are only searched in it: its columns are read in its condition only
+    )
+    is_closed: bool = False  # whether its condition was read, and its columns can't be read any more
+    shown: str = ""  # its name in errors
 
     def __post_init__(self) -> None:
+        self.shown = self.shown or self.alias
         for name in self.relation.columns:
             self.folded.setdefault(name.casefold(), []).append(name)
 
@@ -50,13 +57,18 @@ class ResolvedColumn:
         return not self.fields and not self.source.table
 
     @property
+    def row_name(self) -> str:
+        """The name of the column in the rows that the query reads."""
+        prefix = self.source.id if self.source.table else self.source.prefix
+        return self.name if prefix is None else f"{prefix}.{self.name}"
+
+    @property
     def sql(self) -> str:
         return self.upto(len(self.fields))
 
     def upto(self, depth: int) -> str:
         """The text of the column with only its first fields."""
-        name = f"{self.source.id}.{self.name}" if self.source.table else self.name
-        return ".".join([quote(name), *map(quote, self.fields[:depth])])
+        return ".".join([quote(self.row_name), *map(quote, self.fields[:depth])])
 
 
 @lru_cache(maxsize=1_000)
@@ -71,10 +83,13 @@ class Scope:
     def __init__(self, parsed: Parsed, catalog: Catalog):
         self.parsed, self.catalog = parsed, catalog
         self.sources: list[FromItem] = []
+        self.pairs: FromItem | None = None  # the stream of pairs, if two streams are joined
         self._found: dict[int, ResolvedColumn] = {}  # by the id of the node, which outlives the scope
 
     @property
     def stream(self) -> FromItem:
+        if self.pairs is not None:
+            return self.pairs
         return next(source for source in self.sources if not source.table)
 
     def add(self, node: exp.Expr) -> FromItem:
@@ -94,11 +109,33 @@ class Scope:
         self.sources.append(source)
         return source
 
+    def add_searched(self, node: exp.Expr) -> FromItem:
+        """Add the static table that a subquery in WHERE searches, under a name that no other relation has."""
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            self.parsed.fail("a subquery in WHERE reads a static table by its name", node)
+        relation, is_table = self._relation(node)
+        if not is_table:
+            message = (
+                f"a subquery in WHERE reads a static table, and {node.name} is a stream; join the streams"
+            )
+            self.parsed.fail(message, node)
+        alias = f"{relation.name} in subquery {len(self.sources)}"
+        source = FromItem(
+            alias, relation, node, table=True, is_membership=True, shown=node.alias or node.name
+        )
+        self.sources.append(source)
+        return source
+
     def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
         """Refuse a relation that can't be joined with those before it."""
-        if table is False and any(not source.table for source in self.sources):
-            message = "joins of two streams are not supported in window queries; WITH PREFERENCE joins two"
-            self.parsed.fail(message, node)
+        streams = [] if table else [source for source in self.sources if not source.table]
+        if len(streams) > 1:
+            self.parsed.fail("a query can join two streams, not more", node)
+        if streams and self.parsed.is_derived:
+            self.parsed.fail("a subquery can't be joined with a stream; join the streams themselves", node)
+        for one in [*(source.relation for source in streams), relation] if streams else ():
+            if one.unjoinable is not None:
+                self.parsed.fail(f"{one.name} can't be joined with a stream: {one.unjoinable}", node)
 
     def _relation(self, node: exp.Table) -> tuple[Relation, bool]:
         name = node.name.casefold()
@@ -113,6 +150,8 @@ class Scope:
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
             self.parsed.fail(f"{name} has WITH PREFERENCE: no query can read its results", place)
+        if name.casefold() in {view.casefold() for view in self.catalog.views}:
+            self.parsed.fail(f"{name} is a view; a query WITH PREFERENCE reads streams only", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
         hint = self._needs_backticks(place, known) or near_miss(name, known) or _near_query(name, queries)
         what = "stream, table or query" if queries else "stream or table"
@@ -123,8 +162,7 @@ class Scope:
         column = self.find(node)
         if column is None:
             self._unknown(node)
-        if column.source.table:
-            column.source.used.add(column.name)
+        column.source.used.add(column.name)
         return column
 
     def once(self, node: exp.Column) -> ResolvedColumn:
@@ -144,8 +182,13 @@ class Scope:
 
     def _lookup(self, node: exp.Column, parts: tuple[str, ...]) -> ResolvedColumn | None:
         if len(parts) > 1:
-            for source in self.sources:
+            for source in self._named():
                 if source.alias.casefold() == parts[0].casefold():
+                    if source.is_closed:
+                        message = (
+                            f"columns of {source.shown} can't be read here: rows are only searched in it"
+                        )
+                        self.parsed.fail(message, node)
                     names = source.folded.get(parts[1].casefold(), [])
                     return self._only_match(node, [(source, name) for name in names], parts[2:])
         first = parts[0].casefold()
@@ -153,9 +196,14 @@ class Scope:
             (source, name)
             for source in self.sources
             for name in source.folded.get(first, [])
-            if name not in source.hidden
+            if name not in source.hidden and not source.is_closed
         ]
+        if not matches and self.pairs is not None and first == self.pairs.relation.time:
+            matches = [(self.pairs, first)]
         return self._only_match(node, matches, parts[1:])
+
+    def _named(self) -> list[FromItem]:
+        return self.sources if self.pairs is None else [*self.sources, self.pairs]
 
     def _only_match(
         self, node: exp.Column, matches: list[tuple[FromItem, str]], fields: tuple[str, ...]
@@ -198,8 +246,16 @@ class Scope:
             column
             for source in (sources or self.sources)
             for column in source.relation.columns
-            if qualified or column not in source.hidden
+            if not source.is_closed and (qualified or column not in source.hidden)
         ]
+        unsupported = {
+            column.casefold(): kind
+            for source in (sources or self.sources)
+            for column, kind in source.relation.unsupported.items()
+        }
+        if name.casefold() in unsupported:
+            message = f"the column {name} is {unsupported[name.casefold()]}, a type that is not supported"
+            self.parsed.fail(f"{message}: cast it before the stream is declared", place)
         hint = self._needs_backticks(place, known) or near_miss(name, known)
         raise SQLError(f"unknown column {name}{hint}", self.parsed.text, *span(self.parsed.text, place))
 
@@ -222,7 +278,10 @@ class Scope:
     def reads(self, node: exp.Expr) -> set[int]:
         """The positions of the relations whose columns an expression reads."""
         found = (self.find(part) for part in node.find_all(exp.Column))
-        return {self.sources.index(column.source) for column in found if column is not None}
+        sources = {id(column.source): column.source for column in found if column is not None}
+        if self.pairs is not None and sources.pop(id(self.pairs), None) is not None:  # of both rows
+            sources |= {id(source): source for source in self.sources if not source.table}
+        return {place for place, source in enumerate(self.sources) if id(source) in sources}
 
     def inputs(self) -> Mapping[str, pa.DataType]:
         """All columns of a row after the tables are joined to the stream."""

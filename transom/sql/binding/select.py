@@ -11,11 +11,13 @@ from sqlglot import exp
 from transom.aggregates.table import is_aggregate_name
 from transom.errors import SQLError, near_miss
 from transom.sql.binding.aggregate_calls import AROUND_CALLS, Draft, call_of, read_call
+from transom.sql.binding.lag_drafts import LagDrafts
 from transom.sql.binding.scope import Scope
-from transom.sql.binding.window import Windowing, check_place, is_window, windowing
+from transom.sql.binding.window import WINDOW_CALLS, Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
+from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
@@ -48,6 +50,7 @@ class SelectBinder:
         self.names = Printer(parsed, catalog.functions, self._name_leaf)
         self.keys: dict[str, exp.Expr] = {}  # canonical text -> the expression
         self.drafts: list[Draft] = []
+        self.lags = LagDrafts(parsed)
         self.items: list[tuple[str, str, exp.Expr]] = []
         self.windowing: Windowing
         self._place = "SELECT"
@@ -76,7 +79,7 @@ class SelectBinder:
             self._read_group(select.args.get("group"))
         if self.parsed.bracket is not None:
             check_place(self.scope, self.parsed.bracket)
-        self.windowing = windowing(self.scope, self.window_call, self.parsed.bracket)
+        self.windowing = windowing(self.scope, self.window_call, self.parsed.bracket, self.rows.root)
         for item in select.expressions:
             self._read_item(item)
         self._in_having = True
@@ -109,6 +112,12 @@ class SelectBinder:
             return None
         if order is None:
             message = "LIMIT needs ORDER BY: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
+            self.parsed.fail(message, limit)
+        if not self.windowing.spec.is_shared_by_groups:
+            message = (
+                "LIMIT gives the first rows of each window, and these are windows of one group with one row; "
+                "use HAVING, or ORDER BY ... LIMIT in a query over the results of this one"
+            )
             self.parsed.fail(message, limit)
         number = limit.expression
         if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) == 0:
@@ -163,6 +172,13 @@ class SelectBinder:
                 self.window_call = key
             else:
                 self.keys.setdefault(self.row_text(key), key)
+        if bracket is not None and bracket.partition and bracket.table_function is None:
+            grouped = {
+                key.name.casefold() if isinstance(key, exp.Column) else "" for key in self.keys.values()
+            }
+            if grouped != {name.casefold() for name in bracket.partition}:
+                message = "GROUP BY must have the columns of PARTITION BY, and no others"
+                raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
 
     def _all_keys(self) -> Iterator[exp.Expr]:
         """The keys of GROUP BY ALL: the items without aggregates that read a row."""
@@ -170,7 +186,9 @@ class SelectBinder:
             node = bare(item.unalias())
             if is_window(node.this if isinstance(node, exp.Dot) else node):
                 yield node.this if isinstance(node, exp.Dot) else node
-            elif any(self.is_aggregate(part) for part in node.find_all(exp.Anonymous, exp.Filter)):
+            elif any(
+                self.is_aggregate(part) or is_lag(part) for part in node.find_all(exp.Anonymous, exp.Filter)
+            ):
                 continue
             elif node.find(exp.Column) is not None and self._reads_a_row(node):
                 yield node  # otherwise it is a constant, or reads the window or an item before it
@@ -181,7 +199,15 @@ class SelectBinder:
         if {node.name.lower() for node in ends} != _OWN_WINDOW.keys():
             message = f"a query over {bracket.table_function} needs GROUP BY window_start, window_end"
             raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
-        return [node for node in nodes if not any(node is end for end in ends)]
+        keys = [node for node in nodes if not any(node is end for end in ends)]
+        if bracket.session is not None:
+            grouped = {node.name.casefold() if isinstance(node, exp.Column) else None for node in keys}
+            if grouped != {name.casefold() for name in bracket.partition}:
+                message = (
+                    "PARTITION BY in SESSION must have the columns of GROUP BY besides the window's ends"
+                )
+                raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
+        return keys
 
     def _grouped(self, node: exp.Expr) -> exp.Expr:
         """The expression to group by: a position or an alias refers to a SELECT item."""
@@ -202,7 +228,9 @@ class SelectBinder:
 
     def _same_window(self, call: exp.Expr) -> bool:
         known = self.window_call
-        return known is not None and [self.names.root(arg) for arg in call.expressions] == [
+        if known is None or known.name.lower() != call.name.lower():
+            return False
+        return [self.names.root(arg) for arg in call.expressions] == [
             self.names.root(arg) for arg in known.expressions
         ]
 
@@ -270,15 +298,20 @@ class SelectBinder:
             if self.is_aggregate(node):
                 self.parsed.fail(f"an aggregate is not allowed in {self._place}", node)
             if is_window(node):
-                self.parsed.fail("window() belongs in GROUP BY", node)
+                self.parsed.fail(f"{node.name.lower()}() belongs in GROUP BY", node)
+            self.lags.refuse(node, self._place)
         return None
 
     def _result_leaf(self, node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
             return self._result_column(node)
         if isinstance(node, (exp.Anonymous, exp.Filter, *AROUND_CALLS)):
+            if is_lag(node):
+                return self.lags.text(node, self.results)
+            self.lags.check_over(node, self.functions)
             if self.is_aggregate(node):
-                return aggregate_reference(self._call(node))
+                number = self._call(node)
+                return self.lags.reference(number) if self.lags.is_inside else aggregate_reference(number)
             if is_window(node):
                 self._check_window(node)
                 return WINDOW_STRUCT
@@ -307,7 +340,7 @@ class SelectBinder:
         return all(
             self.scope.find(part) is not None or self.scope.without_parentheses(part) is not None
             if isinstance(part, exp.Column)
-            else not (self.is_aggregate(part) or is_window(part))
+            else not (self.is_aggregate(part) or is_window(part) or is_lag(part))
             for part in node.find_all(exp.Column, exp.Anonymous, exp.Filter)
         )
 
@@ -344,11 +377,17 @@ class SelectBinder:
 
     def _window_column(self, node: exp.Column, shadowed: bool) -> str | None:
         """`window`, `window.start` and `window.end`; also `window_start` and `window_end`."""
+        window = self._window_of(node, shadowed)
+        if window is not None:
+            self.lags.refuse_window(node)
+        return window
+
+    def _window_of(self, node: exp.Column, shadowed: bool) -> str | None:
         parts = [part.name.lower() for part in node.parts]
         bracket = self.parsed.bracket
         if shadowed and self.window_call is None and (bracket is None or bracket.table_function is None):
             return None
-        if parts[0] == "window" and len(parts) <= 2:
+        if parts[0] in WINDOW_CALLS and len(parts) <= 2:
             return WINDOW_STRUCT if len(parts) == 1 else self._window_part(parts[1], node)
         return quote(parts[0]) if parts in (["window_start"], ["window_end"]) else None
 
@@ -358,8 +397,9 @@ class SelectBinder:
         return _WINDOW_PARTS[name.lower()]
 
     def _check_window(self, call: exp.Expr) -> None:
+        self.lags.refuse_window(call)
         if not self._same_window(call):
-            self.parsed.fail("this window() is not the one of GROUP BY", call)
+            self.parsed.fail(f"this {call.name.lower()}() is not the one of GROUP BY", call)
 
     def _call(self, node: exp.Expr) -> int:
         """The number of an aggregate call; equal calls have the same number."""
@@ -407,7 +447,9 @@ class SelectBinder:
         if isinstance(node, exp.Distinct):
             return f"DISTINCT {', '.join(map(self.names.root, node.expressions))}"
         if is_window(node):
-            return "window"
+            return str(node.name.lower())
+        if is_lag(node):
+            return self.lags.name(node, self.names)
         if isinstance(node, exp.Anonymous) and self.is_aggregate(node):
             return f"{node.name.lower()}({', '.join(self.names.root(arg) for arg in node.expressions)})"
         return None

@@ -18,6 +18,7 @@ from transom.sql.binding.joins import BoundJoins
 from transom.sql.binding.select import SelectBinder
 from transom.sql.binding.window import is_window, windowing
 from transom.sql.syntax.canonical import OPERATOR_TEXTS
+from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import Bracket, Parsed
 from transom.sql.syntax.spark_forms import COPIED
 from transom.sql.syntax.token_reader import Piece
@@ -132,7 +133,8 @@ class Template:
         if bracket is not None and self._lengths:
             pieces: dict[str, Any] = {one.name: one.filled(constants) for one in self._lengths}
             bracket = replace(bracket, **pieces)
-        self.selection.windowing = windowing(self.selection.scope, self.selection.window_call, bracket)
+        selection = self.selection
+        selection.windowing = windowing(selection.scope, selection.window_call, bracket, selection.rows.root)
         if not self.selection.are_distinct():
             self.parsed.fail("two aggregates are now one")
         self._held = constants
@@ -142,7 +144,7 @@ class Template:
         return self._end.filled(whole)
 
     def _cut_bracket(self, bracket: Bracket) -> Iterator[_Length]:
-        for name in ("range", "rows", "slide", "origin"):
+        for name in ("range", "rows", "session", "slide", "origin"):
             piece: Piece | None = getattr(bracket, name)
             if piece is None:
                 continue
@@ -164,7 +166,7 @@ class Template:
         if sum(map(is_window, select.find_all(exp.Anonymous))) == 1 and selection.window_call is not None:
             roots += selection.window_call.expressions
         for root in roots:
-            for node in root.walk(prune=selection.is_aggregate):
+            for node in root.walk(prune=lambda node: selection.is_aggregate(node) or is_lag(node)):
                 if isinstance(node, exp.Literal) and id(node) not in fixed and COPIED not in node.meta:
                     at = self._starts.get(node.meta.get("start", -1))
                     if at is not None and isinstance(node.parent, _AROUND) and self._is(node, at):

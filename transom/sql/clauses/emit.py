@@ -50,6 +50,14 @@ class EmitClause(WindowQueryClause):
             message = "EMIT EARLY needs SLIDE: a query without it is looked up, and reports nothing by itself"
             parsed.fail_at(message, self)
 
+    def check_groups(self, parsed: Parsed) -> None:
+        """Refuse what needs a slide that all groups share, for a query with sessions or windows of keys."""
+        if self.emit.at or self.emit.accuracy is not None:
+            message = (
+                "groups have no slide in common; write EMIT EARLY EVERY '1 minute', or EMIT EARLY ON DEMAND"
+            )
+            parsed.fail_at(message, self)
+
     def bound(self, text: str, context: ClauseContext) -> Emit:
         """The value of the clause, with the registered spelling of its quality function."""
         written, qualities = self.emit.quality, context.qualities
@@ -78,8 +86,9 @@ def opens_emit(tokens: Sequence[Token], at: int) -> bool:
 
 
 def read_emit(text: str, tokens: Sequence[Token], at: int) -> tuple[EmitClause, int]:
-    """Read the clause, up to the end of the query; an error points at its part."""
-    return _EmitReader(text, tokens, at).read(), len(tokens)
+    """Read the clause, up to the end of the query or EMIT EMPTY; an error points at its part."""
+    reader = _EmitReader(text, tokens, at)
+    return reader.read(), reader.at
 
 
 EMIT_EARLY = EndClauseReader(
@@ -102,7 +111,9 @@ class _EmitReader(TokenReader):
         opening = self.take()
         self.expect("EARLY", "finals need no asking: every window gets one" if self.word() == "FINAL" else "")
         source, given = "", set[str]()
-        while self.token() is not None:
+        while (token := self.token()) is not None:
+            if word_of(token) == "EMIT" and self.word(1) == "EMPTY":
+                break
             first = self.take()
             word = word_of(first)
             if word not in _STARTS or word == "EMIT" or (word, self.word()) in _ELSEWHERE:
@@ -115,7 +126,7 @@ class _EmitReader(TokenReader):
             source = word if word in _SOURCES else source
             self._read_part(word, first)
         if not source:
-            self.fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[-1])
+            self.fail(f"EMIT EARLY needs {_FORMS}", opening, self.tokens[self.at - 1])
         return EmitClause(Emit(**self.values), opening.start, opening.end + 1, self.quality)
 
     def _read_part(self, word: str, first: Token) -> None:

@@ -18,8 +18,9 @@ from transom.sql.clauses.end_clauses import end_clause_at
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
 from transom.sql.clauses.window_table import opens_window_table, read_window_table
+from transom.sql.syntax.lag_calls import cut_over
 from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
-from transom.sql.syntax.spark_forms import rewrite_spark_forms
+from transom.sql.syntax.spark_forms import FORM_TOKENS, rewrite_spark_forms
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
 
 _REFUSED = {
@@ -27,17 +28,17 @@ _REFUSED = {
     TokenType.CLUSTER_BY: "CLUSTER BY is not supported",
     TokenType.DISTRIBUTE_BY: "DISTRIBUTE BY is not supported",
     TokenType.OFFSET: "OFFSET is not supported",
-    TokenType.UNION: "UNION is not supported; register two queries",
+    TokenType.UNION: "UNION ALL is supported in subqueries, WITH and views only",
     TokenType.EXCEPT: "EXCEPT is not supported",
     TokenType.INTERSECT: "INTERSECT is not supported",
     TokenType.WITH: "WITH is not supported here",
     TokenType.QUALIFY: "QUALIFY is not supported",
-    TokenType.OVER: "window functions (OVER) are not supported; the query's own window takes their place",
-    TokenType.LATERAL: "LATERAL is not supported",
+    TokenType.LATERAL: "LATERAL is supported as LATERAL VIEW explode(...) only",
+    TokenType.PIVOT: "PIVOT is not supported; write sum(x) FILTER (WHERE k = 1) AS k1 for each column",
     TokenType.CROSS: "CROSS JOIN is not supported; join a table on an equality",
     TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
 }
-_REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI}
+_REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL}
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
 _END_OF_FROM = {
     TokenType.WHERE,
@@ -50,12 +51,27 @@ _END_OF_FROM = {
 
 def parse(text: str) -> Parsed:
     """The syntax tree of one query, or an error that points at the wrong token."""
+    return _parse(text, is_view=False)
+
+
+def parse_view(text: str) -> Parsed:
+    """The syntax tree of the SELECT of a view; one of UNION ALL becomes a subquery."""
+    return _parse(text, is_view=True)
+
+
+def _parse(text: str, is_view: bool) -> Parsed:
     tokens = query_tokens(text)
     if not tokens:
         raise SQLError("the query is empty", text)
-    pieces = _Tokens(text, tokens).split()
+    pieces = _Tokens(text, tokens, is_view).split()
     tree = parse_tokens(text, pieces.kept)
-    rewrite_spark_forms(text, tree)
+    if any(token.token_type in FORM_TOKENS for token in pieces.kept):
+        rewrite_spark_forms(text, tree)
+    if is_view and isinstance(tree, exp.Union):
+        named = tree.args.get("with_")
+        tree.set("with_", None)
+        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
+        tree.set("with_", named)
     if not isinstance(tree, exp.Select):
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     if not tree.expressions:
@@ -88,8 +104,8 @@ def has_preference(text: str) -> bool:
 class _Tokens:
     """One pass over the tokens: refuses unsupported SQL, cuts out Transom's clauses, corrects what sqlglot misreads."""
 
-    def __init__(self, text: str, tokens: list[Token]):
-        self.text, self.tokens = text, _whole_group_by(tokens)
+    def __init__(self, text: str, tokens: list[Token], is_view: bool = False):
+        self.text, self.tokens, self.is_view = text, _whole_group_by(tokens), is_view
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
         self.clauses: dict[EndClauseReader, EndClause] = {}
@@ -112,6 +128,9 @@ class _Tokens:
                 continue
             if (reader := self._opened(at)) is not None:
                 self.clauses[reader], at = reader.read(self.text, self.tokens, at)
+                continue
+            if kind == TokenType.OVER and self._kind(at - 1) != TokenType.DOT:
+                at = cut_over(self.text, self.tokens, at, self.kept)
                 continue
             if kind == TokenType.L_PAREN:
                 outside.append((in_from, after_on, self._kind(at + 1) == TokenType.SELECT))
@@ -163,13 +182,22 @@ class _Tokens:
         if kind == TokenType.WITH and at == 0:
             return
         of_keys = kind == TokenType.WITH and self._kind(at + 1) in (TokenType.ROLLUP, TokenType.CUBE)
-        if kind in _REFUSED and self._kind(at - 1) != TokenType.DOT and not of_keys:
+        if (
+            kind in _REFUSED
+            and self._kind(at - 1) != TokenType.DOT
+            and not of_keys
+            and not self._is_allowed(at)
+        ):
             hint = near_preference(self.tokens, at) if kind == TokenType.WITH else ""
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
+        if token.text.upper() == "MATCH_RECOGNIZE" and self._kind(at + 1) == TokenType.L_PAREN:
+            self._fail(
+                "MATCH_RECOGNIZE is not supported: queries aggregate windows, and find no patterns", token
+            )
         if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
             self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
         if kind == TokenType.SELECT and selects > 1 and not self._is_inner_query(at):
-            self._fail("a subquery is supported in FROM only", token)
+            self._fail("a subquery is supported in FROM, and after IN and EXISTS in WHERE", token)
         if kind == TokenType.DISTINCT and self._kind(at - 1) == TokenType.SELECT:
             self._fail("SELECT DISTINCT is not supported; GROUP BY gives distinct rows", token)
         if kind == TokenType.SEMICOLON:
@@ -180,19 +208,46 @@ class _Tokens:
         ):
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
 
+    def _is_allowed(self, at: int) -> bool:
+        """Whether a token that is mostly refused stands where it may: UNION ALL in a subquery, or LATERAL VIEW."""
+        kind = self._kind(at)
+        if kind == TokenType.LATERAL:
+            return at + 1 < len(self.tokens) and self.tokens[at + 1].text.upper() == "VIEW"
+        if kind != TokenType.UNION:
+            return False
+        if self._kind(at + 1) != TokenType.ALL:
+            self._fail(
+                "UNION removes equal rows, which a stream has no end to find; write UNION ALL",
+                self.tokens[at],
+            )
+        return self.is_view or self._depth(at) > 0
+
+    def _depth(self, at: int) -> int:
+        """How many parentheses are open before a token."""
+        opened = [self._kind(place) for place in range(at)]
+        return opened.count(TokenType.L_PAREN) - opened.count(TokenType.R_PAREN)
+
     def _is_inner_query(self, at: int) -> bool:
-        """Whether a SELECT begins a subquery in FROM, a definition of WITH, or the query after the definitions."""
+        """Whether a SELECT begins a subquery in FROM, a part of UNION ALL, a definition of WITH, or the query after
+        the definitions."""
+        if self._kind(at - 1) == TokenType.ALL and self._kind(at - 2) == TokenType.UNION:
+            return True
         if self.tokens[0].token_type == TokenType.WITH and self._kind(at - 1) in (
             TokenType.R_PAREN,
             TokenType.L_PAREN,
         ):
-            opened = [self._kind(place) for place in range(at)]
-            depth = opened.count(TokenType.L_PAREN) - opened.count(TokenType.R_PAREN)
-            return depth == 0 or self._kind(at - 2) in (TokenType.ALIAS, TokenType.FROM)
+            return self._depth(at) == 0 or self._kind(at - 2) in (
+                TokenType.ALIAS,
+                TokenType.FROM,
+                TokenType.IN,
+                TokenType.EXISTS,
+            )
         return self._kind(at - 1) == TokenType.L_PAREN and self._kind(at - 2) in (
             TokenType.FROM,
             TokenType.COMMA,
             TokenType.JOIN,
+            TokenType.IN,
+            TokenType.EXISTS,
         )
 
     def _is_in_type(self, at: int) -> bool:

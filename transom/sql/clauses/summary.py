@@ -133,7 +133,11 @@ def _named(name: str, names: Iterable[str]) -> str | None:
 def _relation(text: str, place: _Place, catalog: Catalog) -> Relation:
     name = _named(place.name, catalog.streams)
     if name is None:
-        for what, known in (("a static table", catalog.tables), ("a query", catalog.queries)):
+        for what, known in (
+            ("a static table", catalog.tables),
+            ("a query", catalog.queries),
+            ("a view", catalog.views),
+        ):
             if (other := _named(place.name, known)) is not None:
                 raise _at(text, place, f"a summary is of a stream, and {other} is {what}")
         raise _at(text, place, f"unknown stream {place.name}{near_miss(place.name, catalog.streams)}")

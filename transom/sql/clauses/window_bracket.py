@@ -1,4 +1,4 @@
-"""`[RANGE r SLIDE s WATTR a ORIGIN o]` after a stream's name in FROM: the window of a query."""
+"""`[RANGE r SLIDE s WATTR a ORIGIN o IN TIME ZONE z]` after a stream's name in FROM: the window of a query."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
 from transom.sql.syntax.parsed_query import Bracket
-from transom.sql.syntax.token_reader import Piece
+from transom.sql.syntax.token_reader import Piece, word_of
 
-BRACKET_WORDS = ("RANGE", "ROWS", "SLIDE", "WATTR", "ORIGIN")
+BRACKET_WORDS = ("RANGE", "ROWS", "SESSION", "SLIDE", "WATTR", "ORIGIN")
+_ZONE_WORDS = ("IN", "TIME", "ZONE")
 
 
 def opens_bracket(tokens: Sequence[Token], at: int, in_from: bool, after_on: bool) -> bool:
@@ -34,23 +35,32 @@ def read_bracket(text: str, tokens: Sequence[Token], at: int) -> tuple[Bracket, 
             _fail(text, "the window's bracket is not closed", opening)
     pieces: dict[str, Piece] = {}
     at += 1
+    partition: tuple[str, ...] = ()
     while at < close:
-        at = _read_piece(text, tokens, at, close, pieces)
-    bracket = Bracket(opening.start, tokens[close].end + 1)
+        if tokens[at].token_type == TokenType.PARTITION_BY:
+            partition, at = _read_partition(text, tokens, at, close, partition)
+        else:
+            at = _read_piece(text, tokens, at, close, pieces)
+    bracket = Bracket(opening.start, tokens[close].end + 1, partition=partition)
     return replace(bracket, **dict[str, Any](pieces)), close + 1
 
 
 def _read_piece(text: str, tokens: Sequence[Token], at: int, close: int, pieces: dict[str, Piece]) -> int:
     name = tokens[at]
+    if _opens_zone(tokens, at):
+        return _read_zone(text, tokens, at, close, pieces)
     word = name.text.upper()
     if word not in BRACKET_WORDS:
         hint = near_miss(word, BRACKET_WORDS)
-        _fail(text, f"expected RANGE, SLIDE, WATTR, ORIGIN or ROWS, found {name.text}{hint}", name)
+        expected = "RANGE, SLIDE, WATTR, ORIGIN, ROWS, SESSION or IN TIME ZONE"
+        _fail(text, f"expected {expected}, found {name.text}{hint}", name)
     if word.lower() in pieces:
         _fail(text, f"{word} is given twice", name)
     first = at + 2 if at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.EQ else at + 1
     last = first + 1
-    while last < close and tokens[last].text.upper() not in BRACKET_WORDS:
+    while last < close and tokens[last].text.upper() not in BRACKET_WORDS and not _opens_zone(tokens, last):
+        if tokens[last].token_type == TokenType.PARTITION_BY:
+            break
         last += 1
     value = tokens[first:last]
     if value and value[-1].token_type == TokenType.COMMA:
@@ -60,6 +70,41 @@ def _read_piece(text: str, tokens: Sequence[Token], at: int, close: int, pieces:
         _fail(text, f"{word} needs a value", name)
     pieces[word.lower()] = Piece.of(text, list(value))
     return last
+
+
+def _read_partition(
+    text: str, tokens: Sequence[Token], at: int, close: int, before: tuple[str, ...]
+) -> tuple[tuple[str, ...], int]:
+    """The columns of PARTITION BY, and the place of the token after them."""
+    opening, names = tokens[at], []
+    if before:
+        _fail(text, "PARTITION BY is given twice", opening)
+    at += 1
+    while at < close and tokens[at].text.upper() not in BRACKET_WORDS:
+        if tokens[at].token_type not in (TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN):
+            names.append(tokens[at].text)
+        at += 1
+    if not names:
+        _fail(text, "PARTITION BY needs a column", opening)
+    return tuple(names), at
+
+
+def _opens_zone(tokens: Sequence[Token], at: int) -> bool:
+    """Whether IN TIME ZONE begins at a token."""
+    return tuple(word_of(token) for token in tokens[at : at + len(_ZONE_WORDS)]) == _ZONE_WORDS
+
+
+def _read_zone(text: str, tokens: Sequence[Token], at: int, close: int, pieces: dict[str, Piece]) -> int:
+    first, last = tokens[at], tokens[at + 2]
+    if "zone" in pieces:
+        raise SQLError("IN TIME ZONE is given twice", text, first.start, last.end + 1)
+    place = at + len(_ZONE_WORDS)
+    if place >= close or tokens[place].token_type != TokenType.STRING:
+        message = "IN TIME ZONE needs the name of a zone in quotes, like 'Europe/Berlin'"
+        raise SQLError(message, text, first.start, last.end + 1)
+    pieces["zone"] = Piece.of(text, tokens[place : place + 1])
+    has_comma = place + 1 < close and tokens[place + 1].token_type == TokenType.COMMA
+    return place + 1 + has_comma
 
 
 def _fail(text: str, message: str, token: Token) -> NoReturn:

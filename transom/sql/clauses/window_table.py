@@ -1,12 +1,14 @@
 """Flink's window table functions in FROM: `TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))`.
 
-TUMBLE and HOP become the window's bracket: RANGE is the size, WATTR the descriptor's column, ORIGIN the offset.
+TUMBLE, HOP and CUMULATE become the window's bracket: RANGE is the size, SLIDE the slide or the step, WATTR the
+descriptor's column, ORIGIN the offset.
+SESSION becomes `[SESSION gap]`; the columns of its PARTITION BY must be those of GROUP BY.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -17,15 +19,15 @@ from transom.sql.syntax.token_reader import Piece, word_of
 _PARAMETERS = {
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
     "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP", ""),
 }
+_SLIDES = {"TUMBLE": "SIZE", "HOP": "SLIDE", "CUMULATE": "STEP"}
 _FORMS = {
     "TUMBLE": "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
     "HOP": "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES), the slide before the size",
-}
-_REFUSED = {
-    "CUMULATE": "CUMULATE is not supported: its windows grow from step to step, and all windows of a query here have "
-    "one length; HOP is the nearest",
-    "SESSION": "SESSION is not supported as a table function",
+    "CUMULATE": "CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY), the step before the size",
+    "SESSION": "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '30' MINUTES)",
 }
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
@@ -35,7 +37,7 @@ def opens_window_table(tokens: Sequence[Token], at: int) -> bool:
     """Whether `TABLE(` or `TUMBLE(` begins at a token of FROM."""
     following = tokens[at + 1].token_type if at + 1 < len(tokens) else None
     names_follow = at > 0 and tokens[at - 1].token_type in (TokenType.FROM, TokenType.COMMA, TokenType.JOIN)
-    known = tokens[at].token_type == TokenType.TABLE or word_of(tokens[at]) in {*_PARAMETERS, *_REFUSED}
+    known = tokens[at].token_type == TokenType.TABLE or word_of(tokens[at]) in _PARAMETERS
     return names_follow and known and following == TokenType.L_PAREN
 
 
@@ -44,26 +46,51 @@ def read_window_table(text: str, tokens: Sequence[Token], at: int) -> tuple[Brac
     start, wrapped = tokens[at], tokens[at].token_type == TokenType.TABLE
     function = tokens[at + 2] if wrapped and at + 2 < len(tokens) else start
     name = word_of(function)
-    if name in _REFUSED:
-        _fail(text, _REFUSED[name], function)
     if name not in _PARAMETERS:
-        _fail(text, "expected TUMBLE or HOP after TABLE(", function)
+        _fail(text, "expected TUMBLE, HOP, CUMULATE or SESSION after TABLE(", function)
     opening = at + 3 if wrapped else at + 1
     arguments, after = _arguments(text, tokens, opening, function)
     if wrapped:
         if after >= len(tokens) or tokens[after].token_type != TokenType.R_PAREN:
             _fail(text, "TABLE( is not closed", start)
         after += 1
+    if name == "SESSION":
+        return _session(text, tokens[at], tokens[after - 1], function, arguments), arguments[0][1:2], after
     given = _by_name(text, name, function, arguments)
-    pieces = {
+    pieces: dict[str, Any] = {
         "range": Piece.of(text, given["SIZE"]),
-        "slide": Piece.of(text, given["SLIDE" if name == "HOP" else "SIZE"]),
+        "slide": Piece.of(text, given[_SLIDES[name]]),
         "wattr": _descriptor(text, given["TIMECOL"]),
     }
     if "OFFSET" in given:
         pieces["origin"] = Piece.of(text, given["OFFSET"])
     bracket = Bracket(start.start, tokens[after - 1].end + 1, **pieces, table_function=name)
     return bracket, _table(text, given["DATA"]), after
+
+
+def _session(text: str, start: Token, last: Token, function: Token, arguments: list[list[Token]]) -> Bracket:
+    """The window of SESSION. PARTITION BY may have several columns, with or without parentheses."""
+    places = [place for place, tokens in enumerate(arguments) if word_of(tokens[0]) == "DESCRIPTOR"]
+    if not places or not arguments[0] or arguments[0][0].token_type != TokenType.TABLE:
+        _fail(text, f"write {_FORMS['SESSION']}", function)
+    if places[0] + 2 != len(arguments):
+        _fail(text, f"SESSION needs one GAP after the time column; write {_FORMS['SESSION']}", function)
+    table, *columns = arguments[: places[0]]
+    _table(text, table[:2])
+    words = [token for tokens in (table[2:], *columns) for token in tokens]
+    if words and words[0].token_type != TokenType.PARTITION_BY:
+        _fail(text, f"expected PARTITION BY; write {_FORMS['SESSION']}", words[0])
+    marks = (*_OPENING, *_CLOSING, TokenType.COMMA)
+    names = [token.text for token in words[1:] if token.token_type not in marks]
+    gap, wattr = Piece.of(text, arguments[-1]), _descriptor(text, arguments[places[0]])
+    return Bracket(
+        start.start,
+        last.end + 1,
+        session=gap,
+        wattr=wattr,
+        table_function="SESSION",
+        partition=tuple(names),
+    )
 
 
 def _arguments(

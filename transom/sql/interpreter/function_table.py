@@ -259,4 +259,5 @@ FUNCTIONS: dict[str, Function] = {
     # hashes
     "hash": _some(hashes.hash32, 1),
     "xxhash64": _some(hashes.xxhash64, 1),
+    "hll_sketch_estimate": _one(hashes.sketch_estimate),
 }

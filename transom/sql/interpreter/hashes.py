@@ -12,6 +12,8 @@ from typing import Any, Callable, Iterable, Sequence
 
 import pyarrow as pa
 
+from transom.aggregates.sketches import sketched_count
+from transom.errors import SQLError
 from transom.sql.interpreter.typed_expression import Row, TypedExpression
 from transom.sql.interpreter.types import (
     DATE,
@@ -166,6 +168,18 @@ def _chained(parts: Iterable[tuple[Any, Callable[[Any, int], int]]], seed: int) 
 def xxhash64(args: Sequence[TypedExpression]) -> TypedExpression:
     """`xxhash64(x, ...)`."""
     return hashed(xxh64, LONG, args)
+
+
+def sketch_estimate(arg: TypedExpression) -> TypedExpression:
+    """`hll_sketch_estimate(x)`: the distinct count of a sketch of `hll_sketch_agg`; null if x is no sketch."""
+    if not pa.types.is_binary(arg.type):
+        raise SQLError(f"hll_sketch_estimate() needs a sketch of hll_sketch_agg(), and this is {arg.type}")
+
+    def estimated(row: Row) -> int | None:
+        sketch = arg.of(row)
+        return None if sketch is None else sketched_count(sketch)
+
+    return TypedExpression(LONG, estimated)
 
 
 def hash32(args: Sequence[TypedExpression]) -> TypedExpression:

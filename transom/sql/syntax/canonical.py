@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from transom.aggregates.table import window_function_names
 from transom.errors import near_miss
-from transom.sql.functions import ALLOWED, TAKES_UNIT, UNIT_WORDS, UNSUPPORTED_AGGREGATES
-from transom.sql.syntax.parsed_query import Parsed
+from transom.sql.functions import ALLOWED, REFUSED_FUNCTIONS, TAKES_UNIT, UNIT_WORDS, UNSUPPORTED_AGGREGATES
+from transom.sql.syntax.parsed_query import WRITTEN, Parsed
 
 LeafText = Callable[[exp.Expr], str | None]
 
@@ -105,7 +105,8 @@ class Printer:
         return self._verbatim(node) if "'" in node.name else f"'{node.name}'"
 
     def _verbatim(self, node: exp.Expr) -> str:
-        return self.parsed.text[node.meta["start"] : node.meta["end"] + 1]
+        written = node.meta.get(WRITTEN)  # in the text of a view
+        return written or self.parsed.text[node.meta["start"] : node.meta["end"] + 1]
 
     def _paren(self, node: exp.Expr) -> str:
         inner = node.this
@@ -122,6 +123,8 @@ class Printer:
         if isinstance(node, exp.Is):
             return f"{this} IS {negation}{self.text(node.expression)}"
         if isinstance(node, exp.In):
+            if node.args.get("query") is not None:
+                self.parsed.fail("a subquery after IN is a condition of WHERE", node)
             if not node.expressions:
                 self.parsed.fail("IN needs a list of values", node)
             return f"{this} {negation}IN ({self._list(node.expressions)})"
@@ -165,6 +168,14 @@ class Printer:
         if name in UNSUPPORTED_AGGREGATES:
             # A name that is spelled alike is another aggregate with other values: it is no hint.
             self.parsed.fail(f"the aggregate {written} is not supported", node)
+        if name in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
+            message = f"{name}() is written in a subquery or a view, or after LATERAL VIEW"
+            self.parsed.fail(message, node)
+        if name in ("grouping", "grouping_id"):
+            self.parsed.fail(f"{name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY", node)
+        if name not in ALLOWED and name in REFUSED_FUNCTIONS:
+            raise_at = exp.Anonymous(this=written).update_positions(node)
+            self.parsed.fail(f"{written} {REFUSED_FUNCTIONS[name]}", raise_at)
         if name not in ALLOWED:
             known = [*ALLOWED, *window_function_names(), *self.functions.values()]
             raise_at = exp.Anonymous(this=written).update_positions(node)

@@ -10,8 +10,10 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from transom.errors import SQLError
+from transom.sql.derived_stream import DerivedStream
 from transom.sql.syntax.token_reader import Piece
 
+WRITTEN = "written"  # how a constant of another text, that of a view, is written there
 NAMED = "named"  # marks an expression that was put in place of a column with the column's name
 
 
@@ -47,7 +49,7 @@ class EndClauseReader:
 
 @dataclass(frozen=True)
 class Bracket:
-    """`[RANGE r SLIDE s WATTR a ORIGIN o]` as it was written; without SLIDE it is an on-demand query."""
+    """`[RANGE r SLIDE s WATTR a ORIGIN o IN TIME ZONE z]` as it was written; without SLIDE the query is on demand."""
 
     start: int
     end: int
@@ -56,7 +58,12 @@ class Bracket:
     slide: Piece | None = None
     wattr: Piece | None = None
     origin: Piece | None = None
-    table_function: str | None = None  # TUMBLE or HOP, if it was written as Flink's table function
+    zone: Piece | None = None
+    session: Piece | None = None  # `[SESSION gap]`
+    table_function: str | None = (
+        None  # TUMBLE, HOP, CUMULATE or SESSION, if it was written as Flink's table function
+    )
+    partition: tuple[str, ...] = ()  # the columns of PARTITION BY
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Parsed:
     select: exp.Select
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
+    derived: DerivedStream | None = None  # the stream, if it is made of other streams
     is_derived: bool = False  # a subquery was inlined: its alias is before every column of the stream
 
     @property

@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from transom.errors import SQLError
 from transom.sql.syntax.parsed_query import span
 
+FORM_TOKENS = frozenset(
+    {TokenType.LIKE, TokenType.ILIKE, TokenType.IN}
+)  # a text without them has no such form
 COPIED = "copied"  # marks literals that occur more than once in the tree: a template does not replace them
 
 

@@ -81,9 +81,9 @@ class TokenReader:
         token = self.token()
         return token is not None and token.token_type == kind
 
-    def word(self) -> str:
-        """The next token in upper case; nothing if it is quoted."""
-        token = self.token()
+    def word(self, ahead: int = 0) -> str:
+        """The next token in upper case, or one after it; nothing if it is quoted."""
+        token = self.token(ahead)
         return "" if token is None else word_of(token)
 
     def written(self, token: Token) -> str:

@@ -1,0 +1,72 @@
+"""Windows of the last rows of each key: how they are written, and what they can't have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.trades_catalog import CATALOG, Rules, bound
+from transom.elements import Clock, ClockKind, WindowSpec
+from transom.errors import SQLError
+from transom.sql import bind, bind_one
+
+FIVE_BY_ONE = "[PARTITION BY site ROWS 5 SLIDE 1]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT site, count(*) FROM Trades {FIVE_BY_ONE} GROUP BY site",
+        "SELECT site, count(*) FROM Trades [ROWS 5, SLIDE 1, PARTITION BY Site] GROUP BY site",
+        "SELECT site, count(*) FROM Trades T [rows = 5 partition by (site) slide = 1] GROUP BY T.site",
+        f"SELECT site, count(*) FROM (SELECT * FROM Trades WHERE price > 1) {FIVE_BY_ONE} GROUP BY site",
+    ],
+)
+def test_every_order_of_the_parts_has_the_same_window(text: str) -> None:
+    query = bound(text)
+    assert (query.window, query.clock) == (WindowSpec.of_keys(5, 1), Clock("Trades", "", ClockKind.ROWS))
+    assert [key.name for key in query.keys] == ["site"]
+
+
+def test_several_columns() -> None:
+    query = bound(
+        "SELECT count(*) FROM Trades [PARTITION BY site, symbol ROWS 4 SLIDE 2] GROUP BY symbol, site"
+    )
+    assert query.window == WindowSpec.of_keys(4, 2)
+
+
+def test_queries_that_differ_in_numbers_only_are_read_once() -> None:
+    text = "SELECT site, count(*) AS n FROM Trades [PARTITION BY site ROWS #0 SLIDE #] GROUP BY site"
+    texts = {number: text.replace("#", number) for number in ("1", "2", "3")}
+    assert bind(texts, CATALOG, Rules()) == {number: bound(one) for number, one in texts.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "place"),
+    [
+        ("FROM Trades [PARTITION BY site ROWS 5] GROUP BY site", "needs ROWS and SLIDE", None),
+        ("FROM Trades [PARTITION BY site SLIDE 5] GROUP BY site", "needs ROWS and SLIDE", None),
+        ("FROM Trades [PARTITION BY ROWS 5 SLIDE 1] GROUP BY site", "needs a column", "PARTITION BY"),
+        ("FROM Trades [PARTITION BY site ROWS 5 SLIDE 6] GROUP BY site", "SLIDE is at most ROWS", "6"),
+        ("FROM Trades [PARTITION BY site RANGE 5 min SLIDE 1 min] GROUP BY site", "and no RANGE", "5 min"),
+        ("FROM Trades [PARTITION BY site ROWS 5 SLIDE 1 ORIGIN 3] GROUP BY site", "and no ORIGIN", "3"),
+        ("FROM Trades [PARTITION BY site ROWS 5 SLIDE 1 WATTR ts] GROUP BY site", "takes no WATTR", "ts"),
+        (f"FROM Trades {FIVE_BY_ONE}", "GROUP BY must have the columns of PARTITION BY", FIVE_BY_ONE),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site, symbol", "and no others", FIVE_BY_ONE),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site + 1", "and no others", FIVE_BY_ONE),
+        (
+            f"FROM Trades T {FIVE_BY_ONE} JOIN Close C ON T.symbol = C.symbol GROUP BY site",
+            "over one stream, without joins",
+            FIVE_BY_ONE,
+        ),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site ORDER BY site LIMIT 3", "windows of one group", "3"),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EARLY AT 50% OF SLIDE", "no slide in common", "EMIT"),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EMPTY", "windows that all groups share", None),
+    ],
+)
+def test_what_windows_of_keys_cannot_have_is_pointed_at(text: str, said: str, place: str | None) -> None:
+    text = f"SELECT count(*) AS n {text}"
+    with pytest.raises(SQLError) as refused:
+        bind_one(text, CATALOG, Rules())
+    error = refused.value
+    assert said in error.message
+    assert place is None or text[error.start : error.end] == place

@@ -1,0 +1,144 @@
+"""Joins of two streams: which conditions are keys and bounds, which queries share a join, and what is refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.results.pure_batches import SCALARS
+from transom.errors import SQLError
+from transom.sql import Catalog, Query, Relation, relation_of
+from transom.sql.binding.bind import bind, bind_one
+from transom.sql.query import StreamJoin
+
+TIME = pa.timestamp("us", "UTC")
+AUTH = {"card": pa.int64(), "name": pa.string(), "amount": pa.float64(), "ts": TIME, "seq": pa.int64()}
+SETTLE = {"card": pa.int32(), "code": pa.string(), "amount": pa.float64(), "at": TIME}
+STREAMS = {
+    "auth": Relation("auth", AUTH, "ts"),
+    "settle": Relation("settle", SETTLE, "at"),
+    "ticks": Relation("ticks", {"card": pa.int64(), "seq": pa.int64()}, "seq"),
+    "local_times": Relation("local_times", {"card": pa.int64(), "ts": pa.timestamp("us")}, "ts"),
+}
+TABLES = {"cards": Relation("cards", {"card": pa.int64(), "bank": pa.string()})}
+WINDOW = "[RANGE 5 minutes SLIDE 1 minute]"
+MINUTE = 60_000_000
+
+
+def catalog() -> Catalog:
+    plain = Catalog(STREAMS, TABLES)
+    counts = bind_one(f"SELECT count(*) AS n FROM auth {WINDOW}", plain, SCALARS)
+    return Catalog({**STREAMS, "counts": relation_of("counts", counts)}, TABLES)
+
+
+def joined(condition: str, streams: str = "auth a JOIN settle s", window: str = WINDOW) -> StreamJoin:
+    text = f"SELECT count(*) AS n FROM {streams} ON {condition} {window}"
+    found = bind_one(text, catalog(), SCALARS).stream_join
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("condition", "bound"),
+    [
+        ("s.at BETWEEN a.ts AND a.ts + INTERVAL 10 minutes", (0, 10 * MINUTE)),
+        ("s.at BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts", (-MINUTE, 0)),
+        ("a.ts BETWEEN s.at - INTERVAL 1 minute AND s.at + INTERVAL 1 hour", (-60 * MINUTE, MINUTE)),
+        ("s.at >= a.ts AND s.at < a.ts + INTERVAL 1 minute", (0, MINUTE - 1)),
+        ("s.at - a.ts <= INTERVAL 1 minute AND a.ts < s.at", (1, MINUTE)),
+        ("INTERVAL 1 minute >= s.at - a.ts AND (s.at - INTERVAL 1 second > a.ts)", (1_000_001, MINUTE)),
+        ("abs(s.at - a.ts) <= INTERVAL 10 seconds", (-10_000_000, 10_000_000)),
+        ("INTERVAL 10 seconds > abs(a.ts - s.at)", (-9_999_999, 9_999_999)),
+        ("a.ts = s.at", (0, 0)),
+        ("s.at BETWEEN a.ts AND a.ts + INTERVAL 1 hour AND s.at <= a.ts + INTERVAL 1 minute", (0, MINUTE)),
+    ],
+)
+def test_time_bounds(condition: str, bound: tuple[int, int]) -> None:
+    found = joined(f"a.card = s.card AND {condition}")
+    assert (found.low, found.high) == bound
+
+
+def test_a_bound_of_integer_clocks() -> None:
+    condition = "a.card = b.card AND b.seq BETWEEN a.seq - 3 AND a.seq + 10"
+    found = joined(condition, "ticks a JOIN ticks b", "[RANGE 5 SLIDE 1]")
+    assert (found.low, found.high) in ((-3, 10), (-10, 3))
+
+
+BOUND = "s.at BETWEEN a.ts AND a.ts + INTERVAL 10 minutes"
+PLAIN = f"SELECT sum(s.amount) AS n FROM auth a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}"
+ALIKE = {
+    "the other stream first": f"SELECT count(*) AS n FROM settle s JOIN auth a ON {BOUND} AND s.card = a.card {WINDOW}",
+    "a comma": f"SELECT count(*) AS n FROM auth a {WINDOW}, settle s WHERE a.card = s.card AND {BOUND}",
+    "USING": f"SELECT count(*) AS n FROM auth a JOIN settle s USING (card) {WINDOW} WHERE {BOUND}",
+    "other aliases": "SELECT count(*) AS n FROM auth AS x JOIN settle AS y "
+    f"ON x.card = y.card AND y.at BETWEEN x.ts AND x.ts + INTERVAL 10 minutes {WINDOW}",
+    "the bound in other words": PLAIN.replace(BOUND, "s.at >= a.ts AND s.at - a.ts <= INTERVAL 600 seconds"),
+    "another window, WHERE and SELECT list": "SELECT max(a.amount) AS m, a.name FROM auth a JOIN settle s "
+    f"ON a.card = s.card AND {BOUND} WHERE a.amount > s.amount AND s.code = 'x' "
+    "GROUP BY window(join_time, '1 hour'), a.name",
+    "an equality twice": PLAIN.replace(WINDOW, f"{WINDOW} WHERE a.card = s.card"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
+def test_queries_that_share_a_join(text: str) -> None:
+    first, other = (bind_one(each, catalog(), SCALARS) for each in (PLAIN, text))
+    assert first.stream == other.stream
+    assert first.clock == other.clock
+
+
+def test_only_what_queries_read_is_kept() -> None:
+    found = bind_one(PLAIN, catalog(), SCALARS).stream_join
+    assert found is not None
+    assert [[name for name, _ in side.columns] for side in found.sides] == [[], ["amount"]]
+    assert [key.sql for side in found.sides for key in side.keys] == ["`card`", "CAST(`card` AS BIGINT)"]
+
+
+def test_rows_are_filtered_by_the_constants_of_each_query() -> None:
+    texts = {
+        str(limit): f"{PLAIN} WHERE a.amount > {limit} AND s.code = 'x' AND a.seq < s.card"
+        for limit in range(3)
+    }
+    for limit, query in bind(texts, catalog(), SCALARS).items():
+        assert isinstance(query, Query) and query.stream_join is not None
+        first, second = query.stream_join.sides
+        assert first.filters == {f"(`amount` > {limit})"}
+        assert second.filters == {"(`code` = 'x')"}
+
+
+def test_a_query_reads_the_streams_that_it_joins() -> None:
+    assert bind_one(PLAIN, catalog(), SCALARS).streams == ("auth", "settle")
+
+
+COUNT = "SELECT count(*) AS n FROM"
+FROM = f"{COUNT} auth a JOIN settle s ON"
+REFUSED = {
+    f"{FROM} a.card = s.card {WINDOW}": "needs a time bound, before and after: for example s.at BETWEEN a.ts",
+    f"{FROM} a.card = s.card AND s.at > a.ts {WINDOW}": "needs a time bound",
+    f"{FROM} a.card = s.card AND s.at BETWEEN a.ts AND a.ts + INTERVAL 1 month {WINDOW}": "month",
+    f"{FROM} {BOUND} {WINDOW}": "no equality links a and s; for example a.card = s.card",
+    f"{FROM} a.crd = s.card AND {BOUND} {WINDOW}": "unknown column crd",
+    f"{FROM} a.card = s.card AND s.at BETWEEN a.ts AND a.ts - INTERVAL 1 second {WINDOW}": "bound is empty",
+    f"{FROM} a.card = s.card AND {BOUND}": "the query has no window",
+    f"{FROM} a.card = s.card AND {BOUND} [RANGE 5 minutes]": "needs SLIDE",
+    f"{FROM} a.card = s.card AND {BOUND} [SESSION 5 minutes]": "no sessions over a join",
+    f"{FROM} a.card = s.card AND {BOUND} GROUP BY session_window(join_time, '1 hour')": "no sessions over a join",
+    f"{FROM} a.card = s.card AND {BOUND} [ROWS 5 SLIDE 1]": "use RANGE instead of ROWS",
+    f"{FROM} a.card = s.card AND {BOUND} [RANGE 5 SLIDE 1 WATTR seq]": "unknown column seq",
+    f"{FROM} a.card = s.card AND {BOUND} GROUP BY window(a.ts, '1 hour')": "follow join_time",
+    f"{FROM} a.card = s.card AND {BOUND} {WINDOW} ON OVERLOAD PREFER desc amount": "ON OVERLOAD",
+    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "LEFT JOIN of two",
+    f"{FROM} a.card = s.card AND {BOUND} JOIN auth c ON c.card = a.card {WINDOW}": "two streams, not more",
+    f"{COUNT} auth a JOIN ticks s ON a.card = s.card AND a.ts = s.seq {WINDOW}": "different clocks",
+    f"{COUNT} auth a JOIN local_times s ON a.card = s.card AND a.ts = s.ts {WINDOW}": "time zone",
+    f"{COUNT} auth a JOIN counts s ON a.card = s.n AND a.ts = s.window_time {WINDOW}": "it is a query",
+    f"{COUNT} (SELECT * FROM auth) a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "subquery",
+    f"{COUNT} auth a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW} GROUP BY card": "ambiguous",
+    f"{COUNT} auth a JOIN auth ON a.card = auth.card AND a.ts = auth.ts {WINDOW} WHERE b.card = 1": "unknown name b",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.items())
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SQLError, match=message):
+        bind_one(text, catalog(), SCALARS)

@@ -1,0 +1,31 @@
+"""Plans for Spark that are made without a JVM: what is compiled, and what Spark would evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from transom.backends.local.backend import LocalBackend
+from transom.backends.scalar_placement import ScalarPlacement
+from transom.columns.types import Columns
+from transom.errors import SQLError
+
+
+class PlanningBackend(LocalBackend):
+    """Binds and plans queries as an engine on Spark would, and says which expressions Spark would evaluate.
+
+    It refuses expressions that it can't type: only Spark knows them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Where the two differ in type, Spark evaluates the expression. That is not known here, and rare.
+        self._placement = ScalarPlacement(self.scalars, self._types, in_utc=True)
+
+    def _types(self, columns: Columns, texts: Sequence[str]) -> list[pa.DataType | SQLError]:
+        return self.scalars.types(columns, texts)
+
+    def delegated(self, columns: Columns, texts: Iterable[str]) -> dict[str, str]:
+        places = self._placement.places(columns, texts)
+        return {text: place.reason for text, place in places.items() if place.reason is not None}

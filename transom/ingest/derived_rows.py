@@ -1,0 +1,81 @@
+"""The rows of a derived stream: those of its branches, made where the rows of the declared streams are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.backends.base import Frame, RecordBatches, Task
+from transom.backends.expressions import at_clock
+from transom.sql.derived_stream import ELEMENT, ELEMENT_POSITION, KEY, VALUE, Branch, DerivedStream
+
+_UNNESTED = "__unnested__"  # the array or map whose elements become rows
+
+
+def derived_rows(
+    derived: DerivedStream, stream: str, frame: Frame, columns: Mapping[str, pa.DataType], clock: int
+) -> Frame:
+    """What the accepted rows of a declared stream bring to a derived one."""
+    branches = [branch for branch in derived.branches if branch.stream == stream]
+    parts = [_branch_rows(derived, branch, frame, columns, clock) for branch in branches]
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+def _branch_rows(
+    derived: DerivedStream, branch: Branch, frame: Frame, columns: Mapping[str, pa.DataType], clock: int
+) -> Frame:
+    if branch.unnest is not None:
+        with_array = frame.project({_UNNESTED: at_clock(branch.unnest, clock)}, list(columns))
+        kind = with_array.columns[_UNNESTED]
+        made = (
+            {KEY: kind.key_type, VALUE: kind.item_type}
+            if pa.types.is_map(kind)
+            else {ELEMENT: kind.value_type}
+        )
+        schema = pa.schema([*columns.items(), (ELEMENT_POSITION, pa.int32()), *made.items()])
+        frame = with_array.map(unnest_task(schema), schema, few=True)
+        if derived.is_exploded:
+            return frame
+    if branch.where is not None:
+        frame = frame.filter(at_clock(branch.where, clock))
+    return frame.project({name: at_clock(sql, clock) for name, sql in branch.columns})
+
+
+def unnest_task(schema: pa.Schema) -> Task:
+    """A task that makes a row of each element; a row whose array is empty or null stays as one row."""
+
+    def task(batches: RecordBatches) -> RecordBatches:
+        for batch in batches:
+            yield unnested(batch, schema)
+
+    return task
+
+
+def unnested(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the elements of their array, each with its position from 0."""
+    arrays = batch.column(_UNNESTED)
+    is_map = pa.types.is_map(arrays.type)
+    # Slices and nulls may have elements in the buffers; a list of what counts has none.
+    lists = arrays.cast(_entries(arrays.type)) if is_map else arrays
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    repeats = np.maximum(lengths, 1)
+    rows = np.repeat(np.arange(len(lengths)), repeats)
+    starts = np.cumsum(repeats) - repeats
+    position = np.arange(len(rows)) - starts[rows]
+    is_element = (lengths > 0)[rows]
+    elements = pc.list_flatten(lists)
+    places = pa.array(np.where(is_element, np.cumsum(is_element) - 1, 0), mask=~is_element)
+    taken = pc.take(elements, places)
+    values = [batch.column(name).take(pa.array(rows)) for name in schema.names if name in batch.schema.names]
+    values.append(pa.array(position.astype(np.int32), mask=~is_element))
+    values += [pc.struct_field(taken, 0), pc.struct_field(taken, 1)] if is_map else [taken]
+    return pa.RecordBatch.from_arrays(values, schema.names)
+
+
+def _entries(kind: pa.MapType) -> pa.DataType:
+    """A map's type as a list of its entries."""
+    return pa.list_(pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)]))

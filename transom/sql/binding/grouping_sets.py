@@ -1,0 +1,257 @@
+"""GROUPING SETS, ROLLUP and CUBE: a query over the rows of the stream, each once for every set, as Spark expands them.
+
+`GROUP BY ROLLUP(a, b)` becomes a query over `SELECT *, explode(array(0, 1, 3)) AS g`, where g is a set's grouping id.
+A key is null in the sets that leave it out, and g is a key, too, so that these nulls differ from those of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations, product
+
+from sqlglot import exp
+
+from transom.aggregates.table import is_aggregate_name
+from transom.sql.binding.window import is_window
+from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.parsed_query import NAMED, Parsed
+from transom.sql.syntax.spark_forms import COPIED
+
+EXPANDED = "expanded"  # marks a query whose rows are expanded
+MOST_SETS = 64  # each row counts once for every set
+_GROUPING_ID = "the grouping id"  # the column of the expanded rows; no stream has one of this name
+_Set = tuple[int, ...]  # the places of its keys
+
+
+def has_grouping_sets(group: exp.Expr | None) -> bool:
+    """Whether GROUP BY has GROUPING SETS, ROLLUP or CUBE, in one of their forms."""
+    return group is not None and group.find(exp.GroupingSets, exp.Rollup, exp.Cube) is not None
+
+
+def expand_grouping_sets(parsed: Parsed) -> None:
+    """Rewrite the query to one over expanded rows, in place."""
+    if has_grouping_sets(parsed.select.args.get("group")):
+        _Expansion(parsed).rewrite()
+
+
+class _Expansion:
+    """The keys and sets of one query."""
+
+    def __init__(self, parsed: Parsed):
+        self.parsed, self.select = parsed, parsed.select
+        source = self.select.args["from_"].this if self.select.args.get("from_") is not None else None
+        if source is None:
+            parsed.fail("GROUPING SETS, ROLLUP and CUBE need FROM", self.select.args["group"])
+        self.source: exp.Expr = source
+        named = source.name if isinstance(source, exp.Table) else ""
+        self.own = source.alias or named or "expanded"
+        taken = {part.name.casefold() for part in self.select.find_all(exp.Identifier)}
+        self.id_name = "transom_grouping_id" if "grouping_id" in taken else "grouping_id"
+        self.keys: list[exp.Expr] = []
+        self.sets = self._sets(self.select.args["group"])
+
+    def rewrite(self) -> None:
+        group = self.select.args["group"]
+        ids = [self._grouping_id(one) for one in self.sets]
+        if len(set(ids)) < len(ids):
+            self.parsed.fail("a grouping set occurs twice", group)
+        if len(ids) > MOST_SETS:
+            self.parsed.fail(f"{len(ids)} grouping sets; the limit is {MOST_SETS}", group)
+        for clause in ("expressions", "having", "order"):
+            value = self.select.args.get(clause)
+            for node in value if isinstance(value, list) else [value] if value is not None else []:
+                self._replace_keys(node)
+        keys = [self._key(place) for place in range(len(self.keys))]
+        self.select.set("group", exp.Group(expressions=[*keys, self._id_column()]))
+        array = exp.Anonymous(this="array", expressions=[_cast(_number(each), "BIGINT") for each in ids])
+        made = exp.Alias(
+            this=exp.Anonymous(this="explode", expressions=[array]),
+            alias=exp.to_identifier(_GROUPING_ID, quoted=True),
+        )
+        inner = exp.Select(expressions=[exp.Star(), made], from_=exp.From(this=self.source))
+        alias = exp.TableAlias(this=exp.to_identifier(self.own, quoted=True))
+        self.select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+        self.select.meta[EXPANDED] = True
+
+    # --- the sets ---
+
+    def _sets(self, group: exp.Expr) -> list[_Set]:
+        """The grouping sets: every combination of the parts of GROUP BY, as in Spark."""
+        for kind in ("rollup", "cube", "grouping_sets"):
+            for written in group.args.get(kind) or ():
+                plain = [self._place(node) for node in group.expressions]
+                if kind == "grouping_sets":
+                    sets = list(chain.from_iterable(self._part(each) for each in written.expressions))
+                else:
+                    sets = _rolled_up(plain) if kind == "rollup" else _cubed(plain)
+                return sets
+        parts = [list(self._part(node)) for node in group.expressions]
+        return [tuple(dict.fromkeys(chain.from_iterable(chosen))) for chosen in product(*parts)]
+
+    def _part(self, node: exp.Expr) -> Iterator[_Set]:
+        """The sets of one part of GROUP BY, or of GROUPING SETS."""
+        if isinstance(node, exp.GroupingSets):
+            yield from chain.from_iterable(self._part(each) for each in node.expressions)
+        elif isinstance(node, exp.Rollup | exp.Cube):
+            if len(node.expressions) > MOST_SETS:
+                self.parsed.fail(f"more than {MOST_SETS} grouping sets", node)
+            whole = [self._together(each) for each in node.expressions]
+            if isinstance(node, exp.Cube) and 2 ** len(whole) > MOST_SETS:
+                self.parsed.fail(
+                    f"CUBE has {2 ** len(whole):,} grouping sets; the limit is {MOST_SETS}", node
+                )
+            chosen = (
+                _rolled_up(range(len(whole))) if isinstance(node, exp.Rollup) else _cubed(range(len(whole)))
+            )
+            yield from (tuple(chain.from_iterable(whole[i] for i in one)) for one in chosen)
+        else:
+            yield self._together(node)
+
+    def _together(self, node: exp.Expr) -> _Set:
+        """The keys of `(a, b)`, which come and go together, or of one expression."""
+        nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
+        return tuple(self._place(each) for each in nodes)
+
+    def _place(self, node: exp.Expr) -> int:
+        """The number of a key; keys are numbered as they occur."""
+        key = self._expression(bare(node))
+        for place, known in enumerate(self.keys):
+            if self._is_same(known, key):
+                return place
+        self.keys.append(key)
+        return len(self.keys) - 1
+
+    def _expression(self, node: exp.Expr) -> exp.Expr:
+        """The expression of a key: a number is the place of an item of SELECT, a name may be its alias."""
+        items = self.select.expressions
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            if not 1 <= int(node.name) <= len(items):
+                self.parsed.fail(f"there is no item {node.name} in SELECT", node)
+            return bare(items[int(node.name) - 1].unalias()).copy()
+        if isinstance(node, exp.Column) and len(node.parts) == 1:
+            for item in items:
+                is_alias = isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold()
+                if is_alias and not isinstance(bare(item.this), exp.Column):
+                    return bare(item.this).copy()
+        return node.copy()
+
+    def _grouping_id(self, one: _Set) -> int:
+        """A bit for each key, the first key's the highest; it is set if the key is left out."""
+        last = len(self.keys) - 1
+        return sum(1 << (last - place) for place in range(len(self.keys)) if place not in one)
+
+    # --- the query over expanded rows ---
+
+    def _key(self, place: int) -> exp.Expr:
+        """A key of the expanded rows: null in the sets that leave it out."""
+        key = self.keys[place].copy()
+        for literal in key.find_all(exp.Literal):
+            literal.meta[COPIED] = True
+        holding = [self._grouping_id(one) for one in self.sets if place in one]
+        if len(holding) == len(self.sets):
+            return key
+        if is_window(key):
+            self.parsed.fail("the window belongs to every grouping set", key)
+        case = exp.Case(ifs=[exp.If(this=self._is_one_of(holding), true=exp.Paren(this=key))])
+        if isinstance(key, exp.Column):
+            case.meta[NAMED] = key.name
+        return case
+
+    def _is_one_of(self, ids: Sequence[int]) -> exp.Expr:
+        return exp.In(this=self._id_column(), expressions=[exp.Literal.number(each) for each in ids])
+
+    def _id_column(self) -> exp.Column:
+        column = exp.Column(
+            this=exp.to_identifier(_GROUPING_ID, quoted=True), table=exp.to_identifier(self.own, quoted=True)
+        )
+        column.meta[NAMED] = self.id_name
+        return column
+
+    def _replace_keys(self, node: exp.Expr) -> None:
+        """Put the keys of the expanded rows in the place of keys, outside of aggregates."""
+        whole = exp.Paren(this=node.copy())
+        self._replace_in(whole.this)
+        made = whole.this
+        made.pop()
+        node.replace(made)
+
+    def _replace_in(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Anonymous):
+            name = node.name.lower()
+            if name in ("grouping", "grouping_id"):
+                node.replace(self._grouping(node, name))
+                return
+            if is_aggregate_name(name):
+                return
+        place = next((i for i, key in enumerate(self.keys) if self._is_same(key, node)), None)
+        if place is not None:
+            key = self._key(place)
+            if isinstance(node, exp.Column) and not isinstance(key, exp.Column):
+                key.meta[NAMED] = node.name
+            node.replace(key)
+            return
+        for child in list(node.iter_expressions()):
+            self._replace_in(child)
+
+    def _grouping(self, node: exp.Anonymous, name: str) -> exp.Expr:
+        """grouping(a) is 1 if a set leaves a out; grouping_id() has the bits of all keys, or of those that it names."""
+        if name == "grouping_id" and not node.expressions:
+            return self._id_column()
+        if name == "grouping" and len(node.expressions) != 1:
+            self.parsed.fail("grouping() takes one expression of GROUP BY", node)
+        bits: list[exp.Expr] = []
+        for argument in node.expressions:
+            place = next((i for i, key in enumerate(self.keys) if self._is_same(key, bare(argument))), None)
+            if place is None:
+                self.parsed.fail(f"{name}() takes expressions of GROUP BY", argument)
+            holding = [self._grouping_id(one) for one in self.sets if place in one]
+            bits.append(
+                exp.Case(ifs=[exp.If(this=self._is_one_of(holding), true=_number(0))], default=_number(1))
+                if holding
+                else _number(1)
+            )
+        if name == "grouping":
+            return _cast(bits[0], "TINYINT")
+        total: exp.Expr = bits[0]
+        for bit in bits[1:]:
+            double = exp.Mul(this=exp.Paren(this=total), expression=_number(2))
+            total = exp.Add(this=double, expression=bit)
+        return _cast(exp.Paren(this=total), "BIGINT")
+
+    def _is_same(self, key: exp.Expr, node: exp.Expr) -> bool:
+        """Whether an expression is a key; a column may be written with and without the stream's alias."""
+        if isinstance(key, exp.Column) and isinstance(node, exp.Column):
+            one, other = ([part.name.casefold() for part in each.parts] for each in (key, node))
+            own = self.own.casefold()
+            return (one[1:] if one[0] == own and len(one) > 1 else one) == (
+                other[1:] if other[0] == own and len(other) > 1 else other
+            )
+        return type(key) is type(node) and key == node
+
+
+def _rolled_up(places: Sequence[int]) -> list[_Set]:
+    """All of them, all but the last, and so on, down to none.
+
+    >>> _rolled_up([0, 1])
+    [(0, 1), (0,), ()]
+    """
+    return [tuple(places[:length]) for length in range(len(places), -1, -1)]
+
+
+def _cubed(places: Sequence[int]) -> list[_Set]:
+    """All subsets.
+
+    >>> _cubed([0, 1])
+    [(0, 1), (0,), (1,), ()]
+    """
+    return [one for length in range(len(places), -1, -1) for one in combinations(places, length)]
+
+
+def _number(number: int) -> exp.Expr:
+    literal = exp.Literal.number(number)
+    literal.meta[COPIED] = True
+    return literal
+
+
+def _cast(node: exp.Expr, kind: str) -> exp.Expr:
+    return exp.Cast(this=node, to=exp.DataType.build(kind, dialect="spark"))
