@@ -82,6 +82,21 @@ def queries(numbers: random.Random) -> Iterator[str]:
                 f"SELECT max(price) - min(price) AS n FROM {window} WHERE site LIKE '%{number % 50}%'",
                 f"SELECT approx_count_distinct(volume + {number % 7}) AS n FROM {window}",
                 f"SELECT sum(volume) AS n FROM {stream} [RANGE {length} minutes]",
+                f"SELECT site, count(DISTINCT volume) AS d, median(price) AS n FROM {window} GROUP BY site",
+                f"SELECT site, sum(price) AS n FROM {window} GROUP BY site ORDER BY n DESC LIMIT {1 + number % 5}",
+                f"SELECT site, count(*) AS n FROM {window} GROUP BY ROLLUP(site) HAVING n > {number % 20}",
+                f"SELECT site, count(*) AS n, LAG(n) OVER WINDOWS AS b FROM {window} GROUP BY site",
+                f"SELECT site, count(*) AS n FROM {window} WHERE volume > {number % 900} GROUP BY site EMIT EMPTY",
+                f"SELECT sum(price) AS n FROM {window} WHERE volume > {number % 900} EMIT EARLY EVERY '1 minute'",
+                f"SELECT site, count(*) AS n FROM {stream} [SESSION {1 + number % 90} seconds] GROUP BY site",
+                f"SELECT site, max(price) AS n FROM {stream} [PARTITION BY site ROWS 5 SLIDE {1 + number % 5}] "
+                "GROUP BY site",
+                f"SELECT count(*) AS n FROM {stream} [RANGE UP TO 1 hour SLIDE {slide}] WHERE volume > {number % 900}",
+                f"SELECT sum(volume) AS n FROM {stream} [RANGE 1 day SLIDE 1 day IN TIME ZONE 'Europe/Berlin']",
+                f"SELECT count(*) AS n FROM pushed a JOIN files b ON a.site = b.site AND a.volume = b.volume "
+                f"AND b.ts BETWEEN a.ts AND a.ts + INTERVAL {1 + number % 3} minutes [RANGE 5 minutes SLIDE 5 minutes]",
+                f"WITH both AS (SELECT ts, price FROM pushed UNION ALL SELECT ts, price FROM files) "
+                f"SELECT avg(price) AS n FROM both [RANGE {length} minutes SLIDE {slide}] WHERE price > {number % 100}",
             )
         )
 
