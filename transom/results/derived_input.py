@@ -1,4 +1,4 @@
-"""Streams that are made of declared ones: their windows close when the windows of all inputs do."""
+"""Derived streams: a window closes when it is closed for all inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transom.windows.stream_rules import DerivedRules
 
 @dataclass(frozen=True)
 class DerivedInput:
-    """What a batch brings to a derived stream, and its rules."""
+    """What a batch adds to a derived stream, and its rules."""
 
     batch: BatchInput
     derived: DerivedRules
@@ -72,7 +72,7 @@ def with_derived_streams(state: State, derived: Mapping[str, DerivedRules], unre
 
 
 def prods_of_derived(prods: Sequence[Prod], derived: Mapping[str, DerivedRules]) -> list[Prod]:
-    """Prods of declared streams, and the same prods of the streams that are made of them."""
+    """Prods of declared streams, and the same prods of the streams derived from them."""
     return [
         *prods,
         *(

@@ -86,7 +86,7 @@ class EmitContext:
     planner: Planner = field(default_factory=Planner)
     joined: Mapping[str, JoinedBatch] = field(
         default_factory=dict
-    )  # by the stream of pairs, what rows are to joins
+    )  # by the stream of pairs, what the batch adds to joins
 
 
 def emit(
@@ -100,7 +100,7 @@ def emit(
 ) -> BatchOutput:
     """Close windows, answer prods and learn from early results; control takes effect at the batch's end.
 
-    `derived` is what the batch brings to streams that are made of others.
+    `derived` is what the batch adds to derived streams.
     """
     return _Emit(state, living, context, backend).run(batches, shelf, derived)
 
@@ -277,7 +277,7 @@ class _Emit:
 
 
 def driver_results(backend: EmitBackend, state: State, works: Sequence[ShardWork], moment: Moment) -> Results:
-    """Early results over groups on the executors that are made on the driver: with LIMIT or LAG."""
+    """Early results over groups on the executors that the driver finishes: with LIMIT or LAG."""
     work = split_work(works)
     opened = fetch_windows(backend, work.following, moment)
     followers = Followers([query for lowered in opened for query in lowered.queries])

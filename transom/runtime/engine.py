@@ -484,9 +484,7 @@ class Engine:
         if partial and preference_queries:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
         if partial and any(query.stream_join is not None for query in bound.values()):
-            raise SettingError(
-                "partial is not supported for joins of streams: rows from before may be missing"
-            )
+            raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
         for name, query in bound.items():
             stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:

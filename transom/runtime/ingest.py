@@ -53,7 +53,7 @@ class IngestedBatch:
     burst: BurstOutcome = NO_BURST
     arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
     joined: Mapping[str, JoinedBatch] = field(default_factory=dict)  # by the stream of pairs
-    derived: Mapping[str, Outcome] = field(default_factory=dict)  # by stream that is made of the batch's rows
+    derived: Mapping[str, Outcome] = field(default_factory=dict)  # by derived stream, of the batch's rows
 
 
 class BatchRows:
@@ -121,7 +121,7 @@ class Ingest:
     ) -> IngestedBatch:
         """Ingest a batch. A batch without rows of its own consists of rows that were sidelined before.
 
-        `made` are the derived streams that queries read, and that are made of the batch's rows.
+        `made` are the derived streams of the batch's rows that queries read.
         """
         carried: list[Carried] = []
         if frame is None:
@@ -194,7 +194,7 @@ class Ingest:
     def _aggregated(
         self, intent: BatchIntent, stream: Stream, rows: pa.Table, registry: Registry, state: State
     ) -> Outcome:
-        """Aggregate rows that the engine itself made."""
+        """Aggregate rows that the engine itself produced."""
         frame = self.backend.frame(rows)
         batch = self._batch(replace(intent, stream=stream.name), stream, frame, registry, state)
         # The outcome stays on the driver.
@@ -253,7 +253,7 @@ class Ingest:
     def _derived(
         self, intent: BatchIntent, stream: Stream, batch: DataBatch, accepted: Frame, registry: Registry
     ) -> Outcome:
-        """Aggregate the rows of a derived stream that are made of accepted rows; the outcome stays on the driver."""
+        """Aggregate the rows of a derived stream that accepted rows yield; the outcome stays on the driver."""
         assert stream.derived is not None
         source = batch.rules.clock.stream
         rows = derived_rows(stream.derived, source, accepted, batch.columns, intent.clock)

@@ -336,12 +336,12 @@ class BatchLoop:
         streams = self.declared.streams
         return [
             name
-            for name, made in self.declared.derived(streams).items()
+            for name, derived in self.declared.derived(streams).items()
             if name not in ended
-            and any(rules.clock.stream in ended for rules in made.inputs)
+            and any(rules.clock.stream in ended for rules in derived.inputs)
             and all(
                 rules.clock.stream in ended or streams[rules.clock.stream].idle_closed
-                for rules in made.inputs
+                for rules in derived.inputs
             )
         ]
 
@@ -470,8 +470,8 @@ class BatchLoop:
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent, registry)
         self.declared.adopt([*registry.queries().values(), *new.queries.values()])
-        made = [name for name, stream in self.declared.streams.items() if stream.derived is None]
-        state = joined_and_left(intent, registry, new, self.state, self.planner, made)
+        declared = [name for name, stream in self.declared.streams.items() if stream.derived is None]
+        state = joined_and_left(intent, registry, new, self.state, self.planner, declared)
         read = self._derived_streams(registry)
         known = {
             *read,

@@ -22,7 +22,7 @@ InnerColumns = Mapping[
 
 
 def generator_of(item: exp.Expr) -> exp.Anonymous | None:
-    """The call of explode that an item of SELECT is, if it is one."""
+    """The call of explode, if an item of SELECT is one."""
     node = bare(item.this if isinstance(item, exp.Alias | exp.Aliases) else item)
     is_generator = isinstance(node, exp.Anonymous) and node.name.lower() in GENERATORS
     return node if is_generator and isinstance(node, exp.Anonymous) else None
@@ -58,7 +58,7 @@ def wrap_lateral_views(parsed: Parsed, select: exp.Select) -> None:
 
 
 class RowMaker:
-    """Makes derived streams of the inner queries of one text."""
+    """Builds the derived streams of the inner queries of one text."""
 
     def __init__(self, parsed: Parsed, catalog: Catalog, scalars: Scalars, what: str):
         self.parsed, self.catalog, self.scalars, self.what = parsed, catalog, scalars, what
@@ -72,7 +72,7 @@ class RowMaker:
         call = generator_of(item)
         assert call is not None
         if len(items) > 1 or made_of is not None:
-            self.parsed.fail("a stream is exploded once, and not after UNION ALL", call)
+            self.parsed.fail("a query can explode one expression of a stream, and none of a UNION ALL", call)
         if len(call.expressions) != 1:
             self.parsed.fail(f"{call.name.lower()}() takes an array or a map", call)
         relation = self._declared(table)
@@ -94,7 +94,7 @@ class RowMaker:
     def _replace_item(
         self, select: exp.Select, item: exp.Expr, call: exp.Anonymous, own: str, made: list[str]
     ) -> None:
-        """Put the columns of the derived stream in the place of explode, and leave out rows without elements."""
+        """Replace explode by the columns of the derived stream, and leave out rows without elements."""
         sources = [ELEMENT_POSITION, *made] if call.name.lower().startswith("pos") else made
         if isinstance(item, exp.Aliases):
             names = [each.name for each in item.expressions]
@@ -107,7 +107,7 @@ class RowMaker:
             ]
         if len(names) != len(sources):
             self.parsed.fail(
-                f"{call.name.lower()}() makes {len(sources)} columns here: AS (a, b) names them", item
+                f"{call.name.lower()}() returns {len(sources)} columns here; name them with AS (a, b)", item
             )
         shown = [
             exp.Alias(this=_column(own, source), alias=exp.to_identifier(name, quoted=True))
@@ -155,7 +155,7 @@ class RowMaker:
             branches.append(replace(branch, columns=renamed))
         if not timed:
             self.parsed.fail(
-                "each part of UNION ALL has to select the time of its stream, all in the same place",
+                "each part of UNION ALL must select the event time of its stream, in the same position",
                 parts[0][-1],
             )
         return DerivedStream(
@@ -180,7 +180,7 @@ class RowMaker:
             relation = relation_of_derived(made_of)
             catalog = replace(catalog, streams={**catalog.streams, made_of.name: relation})
         else:
-            self.parsed.fail("UNION ALL of a UNION ALL: write all parts in one", place)
+            self.parsed.fail("a UNION ALL can't read another UNION ALL; write all parts in one", place)
         texts = _RowTexts(self.parsed, catalog, table, own)
         sqls = [texts.text(expression) for _, expression in columns.values()]
         condition = None if where is None else texts.text(where)
@@ -197,13 +197,15 @@ class RowMaker:
         return Branch(stream, named, condition, unnest), kinds, times, set(functions)
 
     def _declared(self, table: exp.Table) -> Relation:
-        """The declared stream that rows are made of."""
+        """The declared stream that rows are derived from."""
         folded = table.name.casefold()
         relation = next(
             (each for name, each in self.catalog.streams.items() if name.casefold() == folded), None
         )
         if relation is None or not relation.is_declared or relation.time is None:
-            self.parsed.fail(f"UNION ALL and explode read declared streams, and {table.name} is none", table)
+            self.parsed.fail(
+                f"UNION ALL and explode read declared streams, and {table.name} is not one", table
+            )
         return relation
 
     def _types(
@@ -238,7 +240,7 @@ class _RowTexts:
 
 def relation_of_derived(derived: DerivedStream) -> Relation:
     """A derived stream as queries read it."""
-    why = "its rows are made by UNION ALL or explode; join the streams themselves"
+    why = "it is the result of UNION ALL or explode; join the streams themselves"
     return Relation(derived.name, dict(derived.columns), derived.time, why, is_declared=False)
 
 
