@@ -31,12 +31,12 @@ def _branch_rows(
     if branch.unnest is not None:
         with_array = frame.project({_UNNESTED: at_clock(branch.unnest, clock)}, list(columns))
         kind = with_array.columns[_UNNESTED]
-        made = (
+        element_columns = (
             {KEY: kind.key_type, VALUE: kind.item_type}
             if pa.types.is_map(kind)
             else {ELEMENT: kind.value_type}
         )
-        schema = pa.schema([*columns.items(), (ELEMENT_POSITION, pa.int32()), *made.items()])
+        schema = pa.schema([*columns.items(), (ELEMENT_POSITION, pa.int32()), *element_columns.items()])
         frame = with_array.map(unnest_task(schema), schema, few=True)
         if derived.is_exploded:
             return frame

@@ -135,11 +135,11 @@ class _Emit:
         cascade = self._cascade(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
         state = self._with_pairs(state, concerned)
-        made = [given.completed(self.before, state) for given in derived]
-        if made:
-            state = self._closed(state, made, None, batches_on=0)
-            concerned |= {batch.rules.clock.stream: batch for batch in made}
-            batches = [*batches, *made]
+        derived_batches = [given.completed(self.before, state) for given in derived]
+        if derived_batches:
+            state = self._closed(state, derived_batches, None, batches_on=0)
+            concerned |= {batch.rules.clock.stream: batch for batch in derived_batches}
+            batches = [*batches, *derived_batches]
         for inner, outers in self._cascade(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)

@@ -712,12 +712,12 @@ class Engine:
         """The stream that is named, the streams that the queries read, or all."""
         directory = self._loop.directory
         if stream is not None:
-            made = [
+            derived_streams = [
                 each
                 for each in self._loop.declared.streams.values()
                 if each.derived is not None and stream in each.derived.streams
             ]
-            return [directory.source(stream), *made]
+            return [directory.source(stream), *derived_streams]
         if queries is None:
             joined = map(directory.source, directory.stream_joins())
             return [*self._loop.declared.streams.values(), *joined]

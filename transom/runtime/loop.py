@@ -495,12 +495,12 @@ class BatchLoop:
         stream = self.declared.streams[intent.stream]
         if stream.prods is not None and frame is not None:
             return IngestedBatch([*control, *rows_as_prods(stream, frame)])
-        made = [
+        derived_streams = [
             self.declared.streams[name]
             for name, derived in self._derived_streams(registry).items()
             if stream.rules in derived.inputs
         ]
-        ingested = self.ingest.process(intent, stream, frame, registry, state, made)
+        ingested = self.ingest.process(intent, stream, frame, registry, state, derived_streams)
         return replace(ingested, carried=[*control, *ingested.carried])
 
     def _emit(
@@ -561,8 +561,8 @@ class BatchLoop:
             ]
         )
         read = self._derived_streams(registry)
-        for name, made in read.items():
-            if any(rules.clock.stream in concerned for rules in made.inputs):
+        for name, derived_rules in read.items():
+            if any(rules.clock.stream in concerned for rules in derived_rules.inputs):
                 concerned[name] = None
         partial = registry.partial_readers()
         batches = {
@@ -580,7 +580,7 @@ class BatchLoop:
             for name in concerned
             if name in self.declared.queried()
         }
-        derived = [DerivedInput(batches.pop(name), made) for name, made in read.items() if name in batches]
+        derived = [DerivedInput(batches.pop(name), rules) for name, rules in read.items() if name in batches]
         unread = self.declared.derived(batches)
         return [batch for name, batch in batches.items() if name not in unread], derived
 

@@ -40,19 +40,19 @@ def wrap_lateral_views(parsed: Parsed, select: exp.Select) -> None:
         if lateral.args.get("outer") and not name.endswith("_outer"):
             name += "_outer"
         columns = alias.args.get("columns") or [] if alias is not None else []
-        made: exp.Expr = exp.Anonymous(this=name, expressions=call.expressions)
-        made.meta.update(call.meta)
+        generated: exp.Expr = exp.Anonymous(this=name, expressions=call.expressions)
+        generated.meta.update(call.meta)
         if len(columns) == 1:
-            made = exp.Alias(this=made, alias=columns[0])
+            generated = exp.Alias(this=generated, alias=columns[0])
         elif columns:
-            made = exp.Aliases(this=made, expressions=columns)
+            generated = exp.Aliases(this=generated, expressions=columns)
         source = select.args["from_"].this
         own = source.alias or (source.name if isinstance(source, exp.Table) else "") or "exploded"
         hidden = alias.name.casefold() if alias is not None and alias.this is not None else None
         for column in list(select.find_all(exp.Column)):
             if len(column.parts) > 1 and column.parts[0].name.casefold() == hidden:
                 column.parts[0].replace(exp.to_identifier(own, quoted=True))
-        inner = exp.Select(expressions=[exp.Star(), made], from_=exp.From(this=source))
+        inner = exp.Select(expressions=[exp.Star(), generated], from_=exp.From(this=source))
         named = exp.TableAlias(this=exp.to_identifier(own, quoted=True))
         select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=named)))
 
@@ -80,22 +80,24 @@ class RowMaker:
         sql = texts.text(call.expressions[0])
         (kind,) = self._types(relation.columns, [sql], [call.expressions[0]])
         if pa.types.is_map(kind):
-            made = {KEY: kind.key_type, VALUE: kind.item_type}
+            element_columns = {KEY: kind.key_type, VALUE: kind.item_type}
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            made = {ELEMENT: kind.value_type}
+            element_columns = {ELEMENT: kind.value_type}
         else:
             self.parsed.fail(f"{call.name.lower()}() takes an array or a map, and this is {kind}", call)
-        columns = {**relation.columns, ELEMENT_POSITION: pa.int32(), **made}
+        columns = {**relation.columns, ELEMENT_POSITION: pa.int32(), **element_columns}
         branch = Branch(relation.name, tuple((name, quote(name)) for name in columns), None, sql)
-        self._replace_item(select, item, call, own, list(made))
+        self._replace_item(select, item, call, own, list(element_columns))
         assert relation.time is not None
         return DerivedStream(tuple(columns.items()), relation.time, (branch,), frozenset(texts.called()))
 
     def _replace_item(
-        self, select: exp.Select, item: exp.Expr, call: exp.Anonymous, own: str, made: list[str]
+        self, select: exp.Select, item: exp.Expr, call: exp.Anonymous, own: str, element_columns: list[str]
     ) -> None:
         """Replace explode by the columns of the derived stream, and leave out rows without elements."""
-        sources = [ELEMENT_POSITION, *made] if call.name.lower().startswith("pos") else made
+        sources = (
+            [ELEMENT_POSITION, *element_columns] if call.name.lower().startswith("pos") else element_columns
+        )
         if isinstance(item, exp.Aliases):
             names = [each.name for each in item.expressions]
         elif isinstance(item, exp.Alias):

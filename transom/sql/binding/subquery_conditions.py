@@ -98,9 +98,9 @@ class _Reader:
         """A search with one more condition, over the selected key and the sought value."""
         source = self._source()
         key = self._qualified(bare(item.unalias()).copy(), source)
-        made = condition(key, bare(sought).copy())
-        is_free = not isinstance(made, exp.EQ)
-        return SubqueryCondition(source, [made, *self._where(source)], kind, is_free)
+        comparison = condition(key, bare(sought).copy())
+        is_free = not isinstance(comparison, exp.EQ)
+        return SubqueryCondition(source, [comparison, *self._where(source)], kind, is_free)
 
     def _source(self) -> FromItem:
         """The table, under a name of its own; its columns are found by that name only."""
