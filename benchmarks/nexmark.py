@@ -25,7 +25,7 @@ EVENTS = PERSONS + AUCTIONS + BIDS
 START = int(datetime(2026, 1, 1, 23, 57, tzinfo=UTC).timestamp() * 1_000_000)
 CHANNELS = ("Apple", "Google", "Facebook", "Baidu", "direct")
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-HOT = 20  # so many auctions (or persons) share the time of one hot one
+HOT = 20  # one of so many consecutive auctions (or persons) is hot
 
 SCHEMAS = {
     "persons": "id bigint, name string, state string, ts timestamp",
@@ -71,7 +71,7 @@ class Site:
 
 
 def generate(events: int, seed: int = 7, gap: int = 50_000) -> Site:
-    """Rows of about so many events, with so many microseconds between two."""
+    """The rows of about `events` events that are `gap` microseconds apart."""
     dice = np.random.default_rng(seed)
     numbers = np.arange(events)
     epoch, place = numbers // EVENTS, numbers % EVENTS

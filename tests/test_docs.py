@@ -70,7 +70,8 @@ def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
 
 def test_the_readme_shows_the_examples() -> None:
     shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
-    for code, name in zip(shown, ["quickstart.py", "early.py", "on_demand.py", "promising.py"], strict=True):
+    names = ["quickstart.py", "window_sql.py", "early.py", "on_demand.py", "promising.py"]
+    for code, name in zip(shown, names, strict=True):
         source = (ROOT / "examples" / name).read_text()
         assert code == source[source.index("import transom") :]
 
@@ -132,3 +133,18 @@ def test_the_python_interface_is_in_the_reference() -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub names them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", [*DOCS, ROOT / "CHANGELOG.md"], ids=lambda document: document.name)
+def test_links_lead_to_headings(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]*)\)", document.read_text(encoding="utf-8"))
+    for target, anchor in links:
+        page = document.parent / target if target else document
+        assert anchor in anchors(page), f"{target}#{anchor}"

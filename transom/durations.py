@@ -94,7 +94,7 @@ def parse_calendar_length(value: str) -> tuple[int, int, bool]:
         part = _PART.match(text, at)
         name, size = ("", 0) if part is None else _CALENDAR_UNITS.get(part[2].lower(), ("", 0))
         if part is None or not size or not part[1].isdigit():
-            message = f"{value!r} is no whole number of days, weeks, months, quarters or years"
+            message = f"{value!r} is not a whole number of days, weeks, months, quarters or years"
             raise SettingError(message)
         totals[name] += int(part[1]) * size
         units.add(f"{size} {name}")
@@ -113,7 +113,7 @@ def _not_a_duration(value: str, text: str) -> str:
 def parse_instant(value: str | int | date | datetime, zone: str = "UTC") -> int:
     """Microseconds since 1970 of a point in time; one without an offset is in a zone.
 
-    A time that clocks of the zone skip is as much later; of one that they show twice, it is the first: as in Spark.
+    As in Spark, a time that the zone's clocks skip is moved forward by the gap; an ambiguous one is the first of two.
 
     >>> parse_instant("1970-01-01 00:01"), parse_instant("1970-01-01 02:00:00.5+02:00")
     (60000000, 500000)

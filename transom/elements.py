@@ -50,11 +50,11 @@ class CalendarLength:
 
 @dataclass(frozen=True)
 class Calendar:
-    """What windows that follow a calendar are made of: days, weeks or months as they begin in a time zone.
+    """The lengths of calendar windows: whole days or months of a time zone.
 
-    `range` is the length of windows, `slide` the distance of their ends; for windows that grow by a fixed time from
-    the start of a day, `slide` is None. Windows end at `origin` and whole slides before and after it: microseconds
-    of the zone's own time from 1970-01-01 00:00.
+    `range` is the length of windows, and `slide` the distance between their ends. `slide` is None for cumulative
+    windows whose step is a duration. Windows end at `origin` and at whole slides before and after it. The origin is a
+    local time of the zone, in microseconds since 1970-01-01 00:00.
     """
 
     zone: str
@@ -72,14 +72,14 @@ class WindowSpec:
     """Half-open windows `[end - range, end)` whose ends are `phase` modulo `slide`; or sessions.
 
     Sessions (`is_session`) last from their first row to one gap, the range, after their last. They may end at any
-    tick, so that their slide is 1. Windows of the rows of a key (`is_keyed`) are periodic along the numbers that the
-    rows of each key have.
+    tick, so that their slide is 1. Windows of the last rows of a key (`is_keyed`) are periodic along the
+    row numbers of each key.
 
     Both ways to align windows come down to the phase of the ends: the bracket form puts ends on
     `origin + k * slide`, Spark's `window()` puts starts on `offset + k * slide`.
 
-    Cumulative windows start at `phase` modulo `range` and grow by a slide each, up to the range. Windows with a
-    `calendar` follow it; their `range` is the longest that a window can be, and their `slide` the usual one.
+    Cumulative windows start at `phase` modulo `range`; each is a slide longer than the one before, up to the range.
+    Calendar windows have a `calendar`; their `range` is the longest that a window can be, their `slide` the usual one.
 
     >>> WindowSpec.ending(range=60, slide=20).phase
     0
@@ -114,14 +114,14 @@ class WindowSpec:
 
     @classmethod
     def cumulative(cls, range: int, slide: int, origin: int = 0) -> WindowSpec:
-        """Windows that start at `origin + k * range` and grow by a slide each."""
+        """Windows that start at `origin + k * range`, each a slide longer than the one before."""
         return cls(range, slide, origin, is_cumulative=True)
 
     @classmethod
     def following(
         cls, calendar: Calendar, is_cumulative: bool = False, step: int | None = None
     ) -> WindowSpec:
-        """Windows that follow a calendar; `step` is how fast cumulative windows grow, if not by days or months."""
+        """Calendar windows; `step` is the slide of cumulative windows if it is a duration."""
         longest = (calendar.range.most_days + 1) * MICROSECONDS_OF_DAY  # zones can repeat up to a day
         if step is None:
             assert calendar.slide is not None
@@ -136,12 +136,12 @@ class WindowSpec:
 
     @classmethod
     def of_keys(cls, rows: int, slide: int) -> WindowSpec:
-        """The last rows of each key, whenever the key has as many more rows as the slide."""
+        """Windows of the last rows of each key, one for every `slide` rows of the key."""
         return cls(rows, slide, 0, is_keyed=True)
 
     @property
     def is_shared_by_groups(self) -> bool:
-        """Whether all groups have the same windows: not sessions, and not windows of the rows of a key."""
+        """Whether all groups have the same windows: not for SESSION, and not for PARTITION BY."""
         return not self.is_session and not self.is_keyed
 
 

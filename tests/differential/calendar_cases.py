@@ -1,4 +1,4 @@
-"""Random streams and queries with windows that grow, and with windows of calendars."""
+"""Random streams and queries with cumulative windows, and with calendar windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTS = [1_711_756_800, 1_729_900_800, 1_540_990_800, 1_709_100_000, 1_712_300_
 
 
 def growing_window(rng: Random) -> tuple[str, str]:
-    """A bracket of windows that grow, or now and then another one."""
+    """A bracket of cumulative windows, or now and then another one."""
     step, count = rng.randint(1, 6), rng.randint(1, 6)
     origin = often(rng, 0, 1, step, step * count - 1)
     form = often(

@@ -1,4 +1,4 @@
-"""Windows that grow and windows of calendars against the oracle, on streams and query sets drawn at random."""
+"""Cumulative and calendar windows against the oracle, on streams and query sets drawn at random."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 def growing(rng: Random) -> Case:
-    """Queries whose windows grow."""
+    """Queries with cumulative windows."""
     return rng.choice([case, alike])(rng, growing_window)
 
 
 def on_calendars(rng: Random) -> Case:
-    """Queries over windows of calendars."""
+    """Queries with calendar windows."""
     return in_hours(rng, rng.choice([case, alike])(rng, calendar_window))
 
 

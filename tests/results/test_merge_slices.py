@@ -1,4 +1,4 @@
-"""Windows that grow keep one slice for each group, not one for each step."""
+"""Cumulative windows keep one slice for each group, not one for each step."""
 
 from __future__ import annotations
 

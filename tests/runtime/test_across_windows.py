@@ -57,6 +57,18 @@ def test_a_silent_group_is_reported_and_windows_are_compared(
     assert shown(above, "silent_items") == [(2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]
 
 
+def test_lag_of_a_comparison_is_null_without_an_earlier_result(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, schema=SCHEMA)
+    # Null-safe equality of two missing values is true, so null has to come from the missing window.
+    text = f"SELECT LAG(min(price) <=> max(price)) OVER WINDOWS AS was_constant FROM bids {WINDOW}"
+    query = engine.register(text)
+    feed.push(pushed({0: ["a"], 1: ["a"], 3: ["b"]}))
+    engine.drain()
+    assert shown(query, "was_constant") == [(0, None), (1, True), (3, None)]
+
+
 def test_what_is_remembered_survives_a_restart(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, schema=SCHEMA)
     text = f"SELECT item, count(*) AS n, LAG(n) OVER WINDOWS AS before FROM bids {WINDOW} GROUP BY item EMIT EMPTY"

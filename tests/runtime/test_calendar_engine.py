@@ -1,4 +1,4 @@
-"""Windows that grow and windows of calendars on engines: early results, late rows, EXPLAIN, lookups and limits."""
+"""Cumulative and calendar windows on engines: early results, late rows, EXPLAIN, lookups and limits."""
 
 from __future__ import annotations
 

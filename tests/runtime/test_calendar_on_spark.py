@@ -1,4 +1,4 @@
-"""Windows of calendars and windows that grow have the answers of Spark's date functions in a session of the zone."""
+"""Calendar windows and cumulative windows have the answers of Spark's date functions in a session of the zone."""
 
 from __future__ import annotations
 

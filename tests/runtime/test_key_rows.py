@@ -114,7 +114,7 @@ def transom_kind(table: Any, kind: str) -> Any:
 def test_what_is_refused_says_why(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, _ = bids_engine(make_engine, tmp_path)
     engine.register(LAST_THREE, "last")
-    with pytest.raises(SQLError, match="each key has its own numbers"):
+    with pytest.raises(SQLError, match="each key has its own row numbers"):
         engine.register("SELECT max(s) FROM last [RANGE 10 SLIDE 10]")
     with pytest.raises(CostError, match=r"50,000 rows kept for each key.*rows_of_key"):
         engine.register(LAST_THREE.replace("ROWS 3", "ROWS 50000"))

@@ -82,7 +82,7 @@ def test_elements_become_rows(make_engine: EngineFactory, tmp_path: Path, source
     account = per_item.account
     assert (account.rows, account.counted, account.unwanted, account.late) == (7, 4, 3, 0)
     plan = engine.explain()
-    assert "its rows are made of explode(items) of carts" in plan
+    assert "its rows are derived from explode(items) of carts" in plan
     assert all(len(engine.rejected(name)) == len(engine.late(name)) == 0 for name in engine.streams())
     assert sum("exploded" in name for name in engine.streams()) == 2  # of the items and of the notes
 

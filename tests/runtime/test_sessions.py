@@ -163,7 +163,7 @@ def test_early_results_show_sessions_so_far(make_engine: EngineFactory, tmp_path
     ]
     assert answers(query.prod(where={"site": 2}), "site", "n") == [("12:09", "12:28", 2, 2)]
     assert answers(query.prod(until=at("12:20")), "site", "n") == []
-    with pytest.raises(SettingError, match="no slide in common"):
+    with pytest.raises(SettingError, match="no common slide"):
         query.tune(0.5)
 
 

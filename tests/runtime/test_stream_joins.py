@@ -197,7 +197,7 @@ def test_a_row_that_came_too_late_makes_windows_incomplete(
     engine.drain()
     shown = [(row["n"], row["complete"]) for row in query.results().to_pylist()]
     assert shown == [(1, True), (3, False)]
-    assert "1 came too late for some of their pairs" in engine.explain()
+    assert "1 arrived too late for some of their pairs" in engine.explain()
 
 
 def test_a_query_that_joins_later_answers_windows_without_earlier_rows(

@@ -1,4 +1,4 @@
-"""Rows that are searched in a static table: SEMI and ANTI joins, IN and EXISTS, and joins by ranges."""
+"""Semi and anti joins, IN, EXISTS and range joins with static tables."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_an_expression_has_one_spelling(written: str, canonical: str) -> None:
         ("reflect('a', 'b')", "unknown function reflect", "reflect"),
         ("sqrtt(price)", "unknown function sqrtt; did you mean sqrt?", "sqrtt"),
         ("scor(price)", "unknown function scor; did you mean Score?", "scor"),
-        ("explode(tags)", "explode() is written in a subquery or a view, or after LATERAL VIEW", None),
+        ("explode(tags)", "explode() is allowed only in a subquery, in a view, or after LATERAL VIEW", None),
         ("prise + 1", "unknown column prise; did you mean price?", "prise"),
         ("T.prise", "unknown column prise; did you mean price?", "prise"),
         ("X.price", "unknown name X in X.price; there is T", "X.price"),

@@ -76,7 +76,19 @@ REFUSED = {
         "count(*) AS n",
         "CUBE(a, b, x, a + 1, a + 2, a + 3, a + 4)",
         WINDOW,
-        "CUBE has 128 grouping sets",
+        "128 grouping sets; the limit is 64",
+    ),
+    "a cube of very many keys": (
+        "count(*) AS n",
+        ", ".join(f"a + {number}" for number in range(60)) + " WITH CUBE",
+        WINDOW,
+        "grouping sets; the limit is 64",
+    ),
+    "very many combinations of sets": (
+        "count(*) AS n",
+        ", ".join(f"CUBE(a + {number}, b + {number}, x + {number})" for number in range(20)),
+        WINDOW,
+        "grouping sets; the limit is 64",
     ),
     "a column that is no key": ("b, count(*) AS n", "ROLLUP(a)", WINDOW, "b is neither in GROUP BY"),
     "grouping of no key": (
@@ -95,11 +107,16 @@ REFUSED = {
         "count(*) AS n",
         "ROLLUP(window(ts, '1 minute'))",
         "",
-        "the window belongs to every grouping set",
+        "every grouping set must contain the window",
     ),
     "an unknown column": ("count(*) AS n", "ROLLUP(c)", WINDOW, "unknown column"),
-    "ROWS": ("count(*) AS n", "ROLLUP(a)", "[ROWS 5 SLIDE 5]", "measured along the time of the stream"),
-    "sessions": ("count(*) AS n", "ROLLUP(a)", "[SESSION 1 minute]", "sessions have no GROUPING SETS"),
+    "ROWS": ("count(*) AS n", "ROLLUP(a)", "[ROWS 5 SLIDE 5]", "are along the event time, ts; use RANGE"),
+    "sessions": (
+        "count(*) AS n",
+        "ROLLUP(a)",
+        "[SESSION 1 minute]",
+        "session windows can't have GROUPING SETS",
+    ),
     "a place outside": ("a, count(*) AS n", "ROLLUP(7)", WINDOW, "there is no item 7 in SELECT"),
 }
 

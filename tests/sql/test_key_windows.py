@@ -58,9 +58,13 @@ def test_queries_that_differ_in_numbers_only_are_read_once() -> None:
             "over one stream, without joins",
             FIVE_BY_ONE,
         ),
-        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site ORDER BY site LIMIT 3", "windows of one group", "3"),
-        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EARLY AT 50% OF SLIDE", "no slide in common", "EMIT"),
-        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EMPTY", "windows that all groups share", None),
+        (
+            f"FROM Trades {FIVE_BY_ONE} GROUP BY site ORDER BY site LIMIT 3",
+            "each of these windows has only one row",
+            "3",
+        ),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EARLY AT 50% OF SLIDE", "no common slide", "EMIT"),
+        (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EMPTY", "EMIT EMPTY needs RANGE and SLIDE", None),
     ],
 )
 def test_what_windows_of_keys_cannot_have_is_pointed_at(text: str, said: str, place: str | None) -> None:

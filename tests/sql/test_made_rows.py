@@ -83,18 +83,18 @@ def test_the_columns_of_views() -> None:
 REFUSED = {
     "UNION": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION SELECT at, b FROM u) {WINDOW}", "write UNION ALL"),
     "UNION ALL outside": (f"SELECT sum(a) AS s FROM t {WINDOW} UNION ALL SELECT 1", "in subqueries, WITH and views only"),
-    "no time": (f"SELECT sum(a) AS s FROM (SELECT a FROM t UNION ALL SELECT b FROM u) {WINDOW}", "has to select the time of its stream"),
+    "no time": (f"SELECT sum(a) AS s FROM (SELECT a FROM t UNION ALL SELECT b FROM u) {WINDOW}", "must select the event time of its stream"),
     "other types": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at, b * 1.5D FROM u) {WINDOW}", "a is int32 in the first part of UNION ALL and double here; write CAST"),
     "other numbers of columns": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at FROM u) {WINDOW}", "different numbers of columns: 2 and 1"),
     "a union of a union": (f"SELECT count(*) AS n FROM (SELECT * FROM both UNION ALL SELECT at, b FROM u) {WINDOW}", "write all parts in one"),
-    "ROWS": ("SELECT sum(a) AS s FROM both [ROWS 5 SLIDE 5]", "measured along the time of the stream, ts"),
+    "ROWS": ("SELECT sum(a) AS s FROM both [ROWS 5 SLIDE 5]", "are along the event time, ts; use RANGE"),
     "an aggregate in a part": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION ALL SELECT at, sum(b) FROM u) {WINDOW}", "not supported in a subquery"),
-    "explode outside": (f"SELECT explode(items) AS i FROM t {WINDOW}", r"explode\(\) is written in a subquery or a view, or after LATERAL VIEW"),
-    "explode in an expression": (f"SELECT count(*) AS n FROM (SELECT explode(items).n AS i FROM t) {WINDOW}", "is an item of SELECT by itself"),
+    "explode outside": (f"SELECT explode(items) AS i FROM t {WINDOW}", r"explode\(\) is allowed only in a subquery, in a view, or after LATERAL VIEW"),
+    "explode in an expression": (f"SELECT count(*) AS n FROM (SELECT explode(items).n AS i FROM t) {WINDOW}", "must be a whole item of SELECT"),
     "no array": (f"SELECT count(*) AS n FROM (SELECT explode(a) AS i FROM t) {WINDOW}", "takes an array or a map, and this is int32"),
-    "two arrays": (f"SELECT count(*) AS n FROM (SELECT explode(items) AS i, explode(m) AS (k, v) FROM t) {WINDOW}", "a stream is exploded once"),
-    "two LATERAL VIEWs": (f"SELECT count(*) AS n FROM t {WINDOW} LATERAL VIEW explode(items) x AS i LATERAL VIEW explode(m) y AS k, v", "a stream is exploded once"),
-    "one name for a map": (f"SELECT count(*) AS n FROM (SELECT explode(m) AS k FROM t) {WINDOW}", "makes 2 columns here"),
+    "two arrays": (f"SELECT count(*) AS n FROM (SELECT explode(items) AS i, explode(m) AS (k, v) FROM t) {WINDOW}", "can explode one expression of a stream"),
+    "two LATERAL VIEWs": (f"SELECT count(*) AS n FROM t {WINDOW} LATERAL VIEW explode(items) x AS i LATERAL VIEW explode(m) y AS k, v", "can explode one expression of a stream"),
+    "one name for a map": (f"SELECT count(*) AS n FROM (SELECT explode(m) AS k FROM t) {WINDOW}", "returns 2 columns here"),
     "inline": (f"SELECT count(*) AS n FROM (SELECT inline(items) FROM t) {WINDOW}", "inline"),
     "another LATERAL": (f"SELECT count(*) AS n FROM t {WINDOW}, LATERAL (SELECT 1)", "LATERAL is supported as LATERAL VIEW"),
     "a join of streams": (f"SELECT count(*) AS n FROM both {WINDOW} JOIN u ON both.a = u.b AND u.at BETWEEN both.ts AND both.ts + INTERVAL 5 SECONDS", "a subquery can.t be joined with a stream"),
@@ -115,4 +115,4 @@ def test_results_of_queries_are_not_exploded() -> None:
         "q": f"SELECT count(*) AS n FROM (SELECT explode(l) AS x FROM lists) {WINDOW}",
     }
     query = bind_all(texts, CATALOG, InterpretedScalars(), {})["q"]
-    assert isinstance(query, SQLError) and "read declared streams, and lists is none" in query.message
+    assert isinstance(query, SQLError) and "read declared streams, and lists is not one" in query.message

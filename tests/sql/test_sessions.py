@@ -42,7 +42,7 @@ def test_every_form_has_the_same_window(text: str) -> None:
 
 def test_the_forms_of_the_reference_can_be_bound() -> None:
     forms = re.findall(
-        r"^\| `(SELECT .*?)` \|", REFERENCE.split("### Sessions")[1].split("###")[0], re.MULTILINE
+        r"^\| `(SELECT .*?)` \|", REFERENCE.split("### Session windows")[1].split("###")[0], re.MULTILINE
     )
     queries = [bound(text.replace("bids", "Trades")) for text in forms]
     assert len(queries) == 3
@@ -111,19 +111,19 @@ def test_queries_that_differ_in_gaps_only_are_read_once() -> None:
         ),
         (
             "SELECT count(*) FROM Trades [SESSION 1 min] EMIT EARLY AT 75% OF SLIDE",
-            "no slide in common",
+            "no common slide",
             "EMIT",
         ),
         (
             "SELECT count(*) FROM Trades [SESSION 1 min] EMIT EARLY WITH ACCURACY 90%",
-            "no slide in common",
+            "no common slide",
             "EMIT",
         ),
         ("SELECT count(*) FROM Trades [SESSION 1 min] USING exact", "USING", None),
-        ("SELECT count(*) FROM Trades [SESSION 1 min] EMIT EMPTY", "windows that all groups share", None),
+        ("SELECT count(*) FROM Trades [SESSION 1 min] EMIT EMPTY", "EMIT EMPTY needs RANGE and SLIDE", None),
         (
             "SELECT LAG(count(*)) OVER WINDOWS FROM Trades [SESSION 1 min]",
-            "LAG needs windows that all groups share",
+            "LAG needs RANGE and SLIDE",
             None,
         ),
     ],

@@ -113,7 +113,7 @@ def test_a_query_reads_the_streams_that_it_joins() -> None:
 COUNT = "SELECT count(*) AS n FROM"
 FROM = f"{COUNT} auth a JOIN settle s ON"
 REFUSED = {
-    f"{FROM} a.card = s.card {WINDOW}": "needs a time bound, before and after: for example s.at BETWEEN a.ts",
+    f"{FROM} a.card = s.card {WINDOW}": "a lower and an upper limit; for example s.at BETWEEN a.ts",
     f"{FROM} a.card = s.card AND s.at > a.ts {WINDOW}": "needs a time bound",
     f"{FROM} a.card = s.card AND s.at BETWEEN a.ts AND a.ts + INTERVAL 1 month {WINDOW}": "month",
     f"{FROM} {BOUND} {WINDOW}": "no equality links a and s; for example a.card = s.card",
@@ -121,11 +121,11 @@ REFUSED = {
     f"{FROM} a.card = s.card AND s.at BETWEEN a.ts AND a.ts - INTERVAL 1 second {WINDOW}": "bound is empty",
     f"{FROM} a.card = s.card AND {BOUND}": "the query has no window",
     f"{FROM} a.card = s.card AND {BOUND} [RANGE 5 minutes]": "needs SLIDE",
-    f"{FROM} a.card = s.card AND {BOUND} [SESSION 5 minutes]": "no sessions over a join",
-    f"{FROM} a.card = s.card AND {BOUND} GROUP BY session_window(join_time, '1 hour')": "no sessions over a join",
+    f"{FROM} a.card = s.card AND {BOUND} [SESSION 5 minutes]": "session windows over a join",
+    f"{FROM} a.card = s.card AND {BOUND} GROUP BY session_window(join_time, '1 hour')": "session windows over a join",
     f"{FROM} a.card = s.card AND {BOUND} [ROWS 5 SLIDE 1]": "use RANGE instead of ROWS",
     f"{FROM} a.card = s.card AND {BOUND} [RANGE 5 SLIDE 1 WATTR seq]": "unknown column seq",
-    f"{FROM} a.card = s.card AND {BOUND} GROUP BY window(a.ts, '1 hour')": "follow join_time",
+    f"{FROM} a.card = s.card AND {BOUND} GROUP BY window(a.ts, '1 hour')": "are along join_time",
     f"{FROM} a.card = s.card AND {BOUND} {WINDOW} ON OVERLOAD PREFER desc amount": "ON OVERLOAD",
     f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "LEFT JOIN of two",
     f"{FROM} a.card = s.card AND {BOUND} JOIN auth c ON c.card = a.card {WINDOW}": "two streams, not more",

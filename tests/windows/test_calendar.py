@@ -1,4 +1,4 @@
-"""Windows that grow and windows of calendars: drawn days on which clocks change, and the rest against the oracle."""
+"""Cumulative and calendar windows: drawn days on which clocks change, and the rest against the oracle."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ TIMES = ["2024-03-29", "2024-10-25", "2011-12-28", "1999-10-29", "2018-11-02", "
 
 
 def drawn(rng: Random) -> WindowSpec:
-    """Windows that grow, or that follow a calendar."""
+    """Cumulative windows, or calendar windows."""
     zone, origin = rng.choice(ZONES), rng.choice([0, 0, 4 * DAY, 14 * DAY, 6 * HOUR, 40 * DAY + 5 * HOUR])
     kind = rng.randrange(6)
     if kind == 0:

@@ -82,7 +82,7 @@ class Histogram:
 
 
 def _closest_merged(means: _Doubles, counts: _Doubles, most: int) -> tuple[_Doubles, _Doubles]:
-    """At most so many bins: in each round the closest neighbours become one, half of the surplus at a time."""
+    """At most `most` bins: each round merges the closest neighbours, for half of the surplus."""
     while len(means) > most:
         surplus = len(means) - most
         gaps = np.diff(means)
@@ -110,7 +110,7 @@ def _histogram(states: Sequence[States], type: pa.DataType, parameters: Paramete
 
 
 def _of_kind(means: pa.Array, kind: pa.DataType) -> pa.Array:
-    """_Doubles in the type of the values: integers are cut off, decimals rounded, and both stay in their range."""
+    """Doubles in the type of the values: integers are cut off, decimals rounded, and both stay in their range."""
     if pa.types.is_floating(kind):
         return means.cast(kind)
     if pa.types.is_decimal(kind):

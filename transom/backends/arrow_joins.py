@@ -1,5 +1,5 @@
 """Left joins with static tables in this process: by hash where the condition equates columns, by an index of intervals
-where it bounds them, else by trying."""
+where it bounds them, otherwise by comparing all pairs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class KeyIndexes:
         return self._by_bounds[low, high]
 
     def meeting(self, condition: str, prefix: str) -> Ints:
-        """The rows that meet a condition over the table alone, in which its columns have a prefix."""
+        """The rows that satisfy a condition over the table alone, in which its columns have a prefix."""
         if condition not in self._meeting:
             renamed = self.table.rename_columns([f"{prefix}.{name}" for name in self.table.column_names])
             self._meeting[condition] = rows_meeting(renamed, condition, self._scalars)
@@ -184,7 +184,7 @@ def _interval(right: pa.Table, join: Join) -> tuple[ColumnBound, ColumnBound] | 
 def _ranges(
     table: pa.Table, right: KeyIndexes, interval: tuple[ColumnBound, ColumnBound], scalars: Scalars
 ) -> IntervalMatches | None:
-    """The rows of the table that may meet the bounds of each row; None if the types are not alike."""
+    """The rows of the table that may satisfy the bounds of each row; None if the types are not alike."""
     low, high = interval
     values = scalars.project(table, {"low": low.sql, "high": high.sql})
     kind = right.table.schema.field(low.column).type

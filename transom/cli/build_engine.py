@@ -120,16 +120,14 @@ def _drop_outdated(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
             log.warning("the text of query %s differs from the checkpoint's: the query starts over", name)
             query.drop()
         elif name in readers:
-            log.warning("query %s starts over, because a view that it reads is another one now", name)
+            log.warning("query %s starts over, because a view that it reads has changed", name)
             query.drop()
         elif name in guided:
             log.warning("query %s starts over, because its summary does", name)
             query.drop()
     for view in reversed(outdated_views):  # a view is newer than those that it reads
-        what = "has another text" if view.name in pipeline.views else "is no longer in the pipeline"
-        log.warning(
-            "view %s of the checkpoint %s, or reads one of which that is true: dropped", view.name, what
-        )
+        what = "has changed" if view.name in pipeline.views else "is no longer in the pipeline"
+        log.warning("view %s of the checkpoint is dropped: it, or a view that it reads, %s", view.name, what)
         engine.execute(f"DROP VIEW {quote(view.name)}")
     for name in outdated:
         if name in wanted:

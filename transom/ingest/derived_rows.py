@@ -1,4 +1,4 @@
-"""The rows of a derived stream: those of its branches, made where the rows of the declared streams are."""
+"""The rows of a derived stream: those of its branches, computed where the rows of the declared streams are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNNESTED = "__unnested__"  # the array or map whose elements become rows
 def derived_rows(
     derived: DerivedStream, stream: str, frame: Frame, columns: Mapping[str, pa.DataType], clock: int
 ) -> Frame:
-    """What the accepted rows of a declared stream bring to a derived one."""
+    """The rows of a derived stream that the accepted rows of a declared stream yield."""
     branches = [branch for branch in derived.branches if branch.stream == stream]
     parts = [_branch_rows(derived, branch, frame, columns, clock) for branch in branches]
     return reduce(lambda one, other: one.union(other), parts)
@@ -31,12 +31,12 @@ def _branch_rows(
     if branch.unnest is not None:
         with_array = frame.project({_UNNESTED: at_clock(branch.unnest, clock)}, list(columns))
         kind = with_array.columns[_UNNESTED]
-        made = (
+        element_columns = (
             {KEY: kind.key_type, VALUE: kind.item_type}
             if pa.types.is_map(kind)
             else {ELEMENT: kind.value_type}
         )
-        schema = pa.schema([*columns.items(), (ELEMENT_POSITION, pa.int32()), *made.items()])
+        schema = pa.schema([*columns.items(), (ELEMENT_POSITION, pa.int32()), *element_columns.items()])
         frame = with_array.map(unnest_task(schema), schema, few=True)
         if derived.is_exploded:
             return frame
@@ -46,7 +46,7 @@ def _branch_rows(
 
 
 def unnest_task(schema: pa.Schema) -> Task:
-    """A task that makes a row of each element; a row whose array is empty or null stays as one row."""
+    """A task that returns a row for each element; a row whose array is empty or null stays one row."""
 
     def task(batches: RecordBatches) -> RecordBatches:
         for batch in batches:

@@ -350,7 +350,7 @@ class ResultSource(Source):
 
 
 class DerivedSource(ResultSource):
-    """Rows that are made of the rows of other streams; they end when those do."""
+    """The source of a derived stream, whose rows come from other streams; it ends when they do."""
 
     finite = False
 

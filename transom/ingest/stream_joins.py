@@ -1,4 +1,4 @@
-"""Joins of two streams in a batch: its rows meet the rows that are kept of the other stream, and are kept themselves.
+"""Joins of two streams in a batch: new rows are paired with the kept rows of the other stream, and then kept too.
 
     bound: the second row is at most 10 minutes later than the first      clock of the join: 12:10
 
@@ -7,10 +7,9 @@
   first         a           b    |   c             kept: b and c. a is further back than the bound reaches
   second                  d      |     e           kept: e. d would be the later row of its pairs, which are closed
 
-A pair is made when the later one to arrive of its two rows arrives, so it is made once. Its time is the later one of
-its rows' times. The clock of the join is the earlier one of the clocks of both streams, so every row that is in time
-for its own stream finds all of its partners. Pairs whose time is before the clock are not made: their windows have
-been closing.
+A pair is produced with the row that arrives second, so exactly once. Its time is the later time of its two rows. The
+clock of the join is the earlier one of the two streams' clocks, so every row that is in time for its own stream finds
+all of its partners. Pairs whose time is before the clock are not produced: their windows may be closed.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from transom.sql.query import JOIN_TIME, JoinSide, StreamJoin
 from transom.state.stream_joins import HASH, TIME, JoinRun, JoinState, kept_name, key_name
 from transom.windows.intervals import IntervalSet
 
-USEFUL = "useful"  # whether a row meets the conditions of some query
+USEFUL = "useful"  # whether a row satisfies the conditions of some query
 
 
 @dataclass(frozen=True)
 class JoinArrival:
-    """What the rows of a batch are to a join: new pairs, what is kept, and the times of pairs that came too late."""
+    """What a batch adds to a join: new pairs, rows to keep, and the times of pairs that came too late."""
 
     join: StreamJoin
     pairs: pa.Table

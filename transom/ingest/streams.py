@@ -46,7 +46,7 @@ class Stream:
     # Conditions that are true for rows that are punctuations or prods.
     markers: Mapping[type[Punctuation | Prod], str] = field(default_factory=dict)
     prods: ProdRows | None = None  # its rows are prods of another stream
-    derived: DerivedStream | None = None  # its rows are made of those of other streams
+    derived: DerivedStream | None = None  # its rows are derived from those of other streams
     last_data: int = 0  # the loop's clock when it last brought rows
     idle_closed: bool = True  # nothing has come since its windows were closed
     event_time: EventTime | None = None  # if its time is an expression

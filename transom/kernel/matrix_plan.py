@@ -79,7 +79,7 @@ class SheetPlan:
 class SliceEdges:
     """The edges of the slices that selections of one clock have: of each, the progressions `firsts` and following.
 
-    `calendars` are the windows of calendars whose edges a set has, too.
+    `calendars` are the calendar windows whose edges a set has, too.
 
     >>> SliceEdges(Clock("s", "ts"), np.array([0, 3, 0]), np.array([5, 5, 4]), np.array([0, 2])).around(np.array([9]))
     (array([[8],

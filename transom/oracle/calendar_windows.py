@@ -1,4 +1,4 @@
-"""The windows of a calendar that hold a time, found date by date, without the arithmetic of `transom.windows`."""
+"""The calendar windows that contain a time, found date by date, without the arithmetic of `transom.windows`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ BEGINNING = -(2**80)  # before all times
 def windows_of(value: int, spec: WindowSpec) -> list[WindowBounds]:
     """Every window [end - range, end), end = phase modulo slide, with start <= value < end.
 
-    Cumulative windows start at phase modulo range and grow by a slide each.
+    Cumulative windows start at phase modulo range; each is a slide longer than the one before.
 
     >>> windows_of(211, WindowSpec.ending(range=60, slide=20))
     [(160, 220), (180, 240), (200, 260)]

@@ -217,8 +217,8 @@ class _Batch:
         if len(counts) and counts.max() > most:
             name = self.followers.queries[int(counts.argmax())].name
             raise CostError(
-                f"{name} has {int(counts.max()):,} {what}, and the limit is {most:,}: group by less, use fewer "
-                "windows in EMIT EMPTY FOR or LAG, or raise the setting past_windows"
+                f"{name} has {int(counts.max()):,} {what}, and the limit is {most:,}: group by fewer columns, use "
+                "fewer windows in EMIT EMPTY FOR or LAG, or raise the setting past_windows"
             )
 
     def _with_empty(self, rows: PastRows, at: Ints, wids: Ints, shapes: dict[Shape, list[_Part]]) -> PastRows:

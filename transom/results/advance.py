@@ -379,7 +379,7 @@ class _Work(Reading):
             )
 
     def _merge_slices(self, stack: StackReaders, alike: Sequence[AlikeReaders]) -> None:
-        """Merge closed slices that are in the same windows: of windows that grow."""
+        """Merge closed slices of cumulative windows."""
         closed = closed_until(alike, stack.specs)
         for sheet, readers in stack.growing.items() if closed is not None else ():
             if closed is None or sheet not in self.sheets:

@@ -1,4 +1,4 @@
-"""Streams that are made of declared ones: their windows close when the windows of all inputs do."""
+"""Derived streams: a window closes when it is closed for all inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transom.windows.stream_rules import DerivedRules
 
 @dataclass(frozen=True)
 class DerivedInput:
-    """What a batch brings to a derived stream, and its rules."""
+    """What a batch adds to a derived stream, and its rules."""
 
     batch: BatchInput
     derived: DerivedRules
@@ -62,23 +62,24 @@ def _highest(derived: DerivedRules, state: State) -> int | None:
 def with_derived_streams(state: State, derived: Mapping[str, DerivedRules], unread: Sequence[str]) -> State:
     """The state with derived streams that are new to it, as far as their inputs have come, and without unread ones."""
     streams = {name: stream for name, stream in state.streams.items() if name not in unread}
-    for name, made in derived.items():
+    for name, derived_rules in derived.items():
         if name not in streams:
-            high = _highest(made, state)
+            high = _highest(derived_rules, state)
             occupied = IntervalSet() if high is None else None
-            begun = ClockState(high, closed_by_all(made, state), occupied)
-            streams[name] = StreamState({made.rules.clock: begun})
+            begun = ClockState(high, closed_by_all(derived_rules, state), occupied)
+            streams[name] = StreamState({derived_rules.rules.clock: begun})
     return state if streams == state.streams else replace(state, streams=streams)
 
 
 def prods_of_derived(prods: Sequence[Prod], derived: Mapping[str, DerivedRules]) -> list[Prod]:
-    """Prods of declared streams, and the same prods of the streams that are made of them."""
+    """Prods of declared streams, and the same prods of the streams derived from them."""
     return [
         *prods,
         *(
-            replace(prod, clock=made.rules.clock)
-            for made in derived.values()
+            replace(prod, clock=derived_rules.rules.clock)
+            for derived_rules in derived.values()
             for prod in prods
-            if prod.clock in [each.clock for each in made.inputs] and (made.keeps_columns or not prod.where)
+            if prod.clock in [each.clock for each in derived_rules.inputs]
+            and (derived_rules.keeps_columns or not prod.where)
         ),
     ]

@@ -86,7 +86,7 @@ class EmitContext:
     planner: Planner = field(default_factory=Planner)
     joined: Mapping[str, JoinedBatch] = field(
         default_factory=dict
-    )  # by the stream of pairs, what rows are to joins
+    )  # by the stream of pairs, what the batch adds to joins
 
 
 def emit(
@@ -100,7 +100,7 @@ def emit(
 ) -> BatchOutput:
     """Close windows, answer prods and learn from early results; control takes effect at the batch's end.
 
-    `derived` is what the batch brings to streams that are made of others.
+    `derived` is what the batch adds to derived streams.
     """
     return _Emit(state, living, context, backend).run(batches, shelf, derived)
 
@@ -135,11 +135,11 @@ class _Emit:
         cascade = self._cascade(self.living, declared)
         state = self._closed(self.before, batches, shelf, batches_on=1)
         state = self._with_pairs(state, concerned)
-        made = [given.completed(self.before, state) for given in derived]
-        if made:
-            state = self._closed(state, made, None, batches_on=0)
-            concerned |= {batch.rules.clock.stream: batch for batch in made}
-            batches = [*batches, *made]
+        derived_batches = [given.completed(self.before, state) for given in derived]
+        if derived_batches:
+            state = self._closed(state, derived_batches, None, batches_on=0)
+            concerned |= {batch.rules.clock.stream: batch for batch in derived_batches}
+            batches = [*batches, *derived_batches]
         for inner, outers in self._cascade(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
@@ -277,7 +277,7 @@ class _Emit:
 
 
 def driver_results(backend: EmitBackend, state: State, works: Sequence[ShardWork], moment: Moment) -> Results:
-    """Early results over groups on the executors that are made on the driver: with LIMIT or LAG."""
+    """Early results over groups on the executors that the driver finishes: with LIMIT or LAG."""
     work = split_work(works)
     opened = fetch_windows(backend, work.following, moment)
     followers = Followers([query for lowered in opened for query in lowered.queries])

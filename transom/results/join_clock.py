@@ -1,4 +1,4 @@
-"""The clock of a join of two streams, and what a batch of one of them brings to the stream of pairs."""
+"""The clock of a join of two streams, and what a batch of one of them adds to the stream of pairs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ MOST_FILTERS = (
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """What a batch's rows are to a join: pairs, aggregated, the rows that it keeps, and the times of pairs that came
-    too late."""
+    """What a batch adds to a join: aggregated pairs, rows to keep, and the times of pairs that came too late."""
 
     outcome: Outcome
     kept: JoinState
@@ -73,14 +72,14 @@ def merged_joins(joins: Sequence[StreamJoin]) -> dict[str, StreamJoin]:
 
 
 def _either(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    """The conditions of which a row meets one that some query can use; None: there are none, or too many."""
+    """The conditions of which a useful row satisfies at least one; None: there are none, or too many."""
     if one is None or other is None:
         return None
     return found if len(found := one | other) <= MOST_FILTERS else None
 
 
 def clock_before(join: StreamJoin, state: State) -> int | None:
-    """How far the clock of a join has come: pairs of earlier times are not made any more."""
+    """The clock of a join: pairs with earlier times are not produced any more."""
     return state.stream(join.id).clock(join.clock).closed.watermark()
 
 
@@ -99,7 +98,7 @@ def pair_batch(
     before: State,
     after: State,
 ) -> tuple[BatchInput, JoinState]:
-    """What a batch brings to a stream of pairs, and what the join keeps after it.
+    """What a batch adds to a stream of pairs, and what the join keeps after it.
 
     `before` and `after` are the states before the batch, and when it is applied to the joined streams.
     """

@@ -56,9 +56,8 @@ def lower_by_shape(
     bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
     for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
         chosen = order[start:stop]
-        if (
-            layout.keyed
-        ):  # the last slot counts the rows that satisfy WHERE; windows without any have no result
+        if layout.keyed:
+            # The last slot counts the rows that satisfy WHERE; windows without any have no result.
             matched = closed[places[present[members[0]]][-1][0]].to_numpy()
             chosen = chosen[matched[chosen] > 0]
             if not len(chosen):

@@ -1,8 +1,8 @@
-"""Merge slices of windows that grow: a cumulative window is the one before it and one more slice.
+"""Merge slices of cumulative windows: each window is the one before it and one more slice.
 
-Once a time is closed, the slices before it differ for open windows only in which of these start later. Cumulative
-windows start together, so that all slices since their start become one. A slice that moves to the start of the open
-windows that hold it is in the same open windows as before: these end after all closed slices.
+All open windows end after every closed slice. So two closed slices are in the same open windows if no open window
+starts between them. Cumulative windows start together, so all closed slices since their start become one: each moves to
+the start of the open windows that contain it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _open_starts(
     last = windows.wid_to(specs, until)
     firsts = np.where(
         grows, last, wids
-    )  # all open windows that grow start with the first or with the last of them
+    )  # all open cumulative windows start with the first or with the last of them
     if int(np.maximum(last + 1 - firsts, 0).sum()) > MOST_OPEN:
         return None
     open_wids, of = expand_runs(firsts, np.maximum(last + 1, firsts))

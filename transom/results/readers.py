@@ -115,7 +115,7 @@ class StackReaders:
 
     @cached_property
     def growing(self) -> Mapping[str, Ints]:
-        """The sheets with readers whose windows grow, and all readers of these sheets."""
+        """The sheets with readers of cumulative windows, and all readers of these sheets."""
         if self.specs.is_cumulative is False:
             return {}
         places = np.unique(self.sheets[np.broadcast_to(self.specs.is_cumulative, self.sheets.shape)])

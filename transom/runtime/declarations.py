@@ -53,24 +53,24 @@ class Declared:
                         f"{stream.name} sidelines or sheds rows of bursts: UNION ALL and explode can't read it"
                     )
             clock = Clock(derived.name, derived.time, inputs[0].rules.clock.kind)
-            made = Stream(
+            stream = Stream(
                 derived.name,
                 dict(derived.columns),
                 StreamRules(clock, slack=None),
                 DerivedSource(dict(derived.columns)),
                 derived=derived,
             )
-            self.streams = {**self.streams, made.name: made}  # others may be reading the streams
+            self.streams = {**self.streams, stream.name: stream}  # others may be reading the streams
 
     def derived(self, names: Collection[str]) -> dict[str, DerivedRules]:
-        """The rules of the derived streams among some."""
-        found = {}
+        """The rules of those of the named streams that are derived."""
+        rules = {}
         for name in names:
             stream = self.streams.get(name)
             if stream is not None and stream.derived is not None:
                 inputs = tuple(self.streams[each].rules for each in stream.derived.streams)
-                found[name] = DerivedRules(stream.rules, inputs, stream.derived.is_exploded)
-        return found
+                rules[name] = DerivedRules(stream.rules, inputs, stream.derived.is_exploded)
+        return rules
 
     def release(self, names: Collection[str]) -> None:
         """Forget derived streams that no query reads."""

@@ -484,9 +484,7 @@ class Engine:
         if partial and preference_queries:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
         if partial and any(query.stream_join is not None for query in bound.values()):
-            raise SettingError(
-                "partial is not supported for joins of streams: rows from before may be missing"
-            )
+            raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
         for name, query in bound.items():
             stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
@@ -714,12 +712,12 @@ class Engine:
         """The stream that is named, the streams that the queries read, or all."""
         directory = self._loop.directory
         if stream is not None:
-            made = [
+            derived_streams = [
                 each
                 for each in self._loop.declared.streams.values()
                 if each.derived is not None and stream in each.derived.streams
             ]
-            return [directory.source(stream), *made]
+            return [directory.source(stream), *derived_streams]
         if queries is None:
             joined = map(directory.source, directory.stream_joins())
             return [*self._loop.declared.streams.values(), *joined]

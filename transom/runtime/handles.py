@@ -208,7 +208,7 @@ class QueryHandle:
         if self._window_query().emit is None:
             raise SettingError(f"{self.name} has no EMIT EARLY: there is nothing to tune")
         if not self._window_query().window.is_shared_by_groups:
-            raise SettingError(f"the groups of {self.name} have no slide in common: there is nothing to tune")
+            raise SettingError(f"the windows of {self.name} have no common slide: there is nothing to tune")
         if aggressiveness is not None and not 0 <= aggressiveness < 1:
             raise SettingError(f"aggressiveness is a part of the slide, from 0 to 1, not {aggressiveness!r}")
         point = None if aggressiveness is None else 1 - aggressiveness

@@ -53,7 +53,7 @@ class IngestedBatch:
     burst: BurstOutcome = NO_BURST
     arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
     joined: Mapping[str, JoinedBatch] = field(default_factory=dict)  # by the stream of pairs
-    derived: Mapping[str, Outcome] = field(default_factory=dict)  # by stream that is made of the batch's rows
+    derived: Mapping[str, Outcome] = field(default_factory=dict)  # by derived stream, of the batch's rows
 
 
 class BatchRows:
@@ -117,11 +117,11 @@ class Ingest:
         frame: Frame | None,
         registry: Registry,
         state: State,
-        made: Sequence[Stream] = (),
+        derived_streams: Sequence[Stream] = (),
     ) -> IngestedBatch:
         """Ingest a batch. A batch without rows of its own consists of rows that were sidelined before.
 
-        `made` are the derived streams that queries read, and that are made of the batch's rows.
+        `derived_streams` are the derived streams of the batch's rows that queries read.
         """
         carried: list[Carried] = []
         if frame is None:
@@ -136,7 +136,7 @@ class Ingest:
         batch = split.batch
         with split.resources:
             self.executors.files.begin(intent.batch_id)
-            outcome, arrivals, rows, derived = self._run(intent, batch, registry, made)
+            outcome, arrivals, rows, derived = self._run(intent, batch, registry, derived_streams)
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, split.burst)
@@ -194,7 +194,7 @@ class Ingest:
     def _aggregated(
         self, intent: BatchIntent, stream: Stream, rows: pa.Table, registry: Registry, state: State
     ) -> Outcome:
-        """Aggregate rows that the engine itself made."""
+        """Aggregate rows that the engine itself produced."""
         frame = self.backend.frame(rows)
         batch = self._batch(replace(intent, stream=stream.name), stream, frame, registry, state)
         # The outcome stays on the driver.
@@ -225,14 +225,16 @@ class Ingest:
         ).with_rows(frame)
 
     def _run(
-        self, intent: BatchIntent, batch: DataBatch, registry: Registry, made: Sequence[Stream]
+        self, intent: BatchIntent, batch: DataBatch, registry: Registry, derived_streams: Sequence[Stream]
     ) -> tuple[Outcome, dict[str, BatchArrival], dict[str, dict[int, pa.Table]], dict[str, Outcome]]:
         stream = batch.rules.clock.stream
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             self._write_late(intent, batch, ingested, registry)
             accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
-            derived = {each.name: self._derived(intent, each, batch, accepted, registry) for each in made}
+            derived = {
+                each.name: self._derived(intent, each, batch, accepted, registry) for each in derived_streams
+            }
             rejected = ingested.rejected
             on_driver = batch.is_on_driver(rejected)
             self.outputs.rows.write("rejected", stream, intent.batch_id, rejected, on_driver)
@@ -253,7 +255,7 @@ class Ingest:
     def _derived(
         self, intent: BatchIntent, stream: Stream, batch: DataBatch, accepted: Frame, registry: Registry
     ) -> Outcome:
-        """Aggregate the rows of a derived stream that are made of accepted rows; the outcome stays on the driver."""
+        """Aggregate the rows of a derived stream that accepted rows yield; the outcome stays on the driver."""
         assert stream.derived is not None
         source = batch.rules.clock.stream
         rows = derived_rows(stream.derived, source, accepted, batch.columns, intent.clock)

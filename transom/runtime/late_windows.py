@@ -35,5 +35,5 @@ def late_windows(name: str, query: Query, accounts: Accounts) -> pa.Table:
     starts, ends = windows.window_start(query.window, wids), windows.window_end(query.window, wids)
     bounds = [pa.array(times).cast(kind) for times in (starts, ends)]
     table = pa.table([*bounds, pa.array(rows[of])], names=["window_start", "window_end", "late"])
-    # The last windows of a calendar's short period have no time.
+    # The last window ids of a shorter calendar period are unused: their windows are empty.
     return table if query.window.calendar is None else table.filter(pa.array(starts < ends))

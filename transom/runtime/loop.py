@@ -336,12 +336,12 @@ class BatchLoop:
         streams = self.declared.streams
         return [
             name
-            for name, made in self.declared.derived(streams).items()
+            for name, derived in self.declared.derived(streams).items()
             if name not in ended
-            and any(rules.clock.stream in ended for rules in made.inputs)
+            and any(rules.clock.stream in ended for rules in derived.inputs)
             and all(
                 rules.clock.stream in ended or streams[rules.clock.stream].idle_closed
-                for rules in made.inputs
+                for rules in derived.inputs
             )
         ]
 
@@ -470,8 +470,8 @@ class BatchLoop:
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent, registry)
         self.declared.adopt([*registry.queries().values(), *new.queries.values()])
-        made = [name for name, stream in self.declared.streams.items() if stream.derived is None]
-        state = joined_and_left(intent, registry, new, self.state, self.planner, made)
+        declared = [name for name, stream in self.declared.streams.items() if stream.derived is None]
+        state = joined_and_left(intent, registry, new, self.state, self.planner, declared)
         read = self._derived_streams(registry)
         known = {
             *read,
@@ -495,12 +495,12 @@ class BatchLoop:
         stream = self.declared.streams[intent.stream]
         if stream.prods is not None and frame is not None:
             return IngestedBatch([*control, *rows_as_prods(stream, frame)])
-        made = [
+        derived_streams = [
             self.declared.streams[name]
             for name, derived in self._derived_streams(registry).items()
             if stream.rules in derived.inputs
         ]
-        ingested = self.ingest.process(intent, stream, frame, registry, state, made)
+        ingested = self.ingest.process(intent, stream, frame, registry, state, derived_streams)
         return replace(ingested, carried=[*control, *ingested.carried])
 
     def _emit(
@@ -561,8 +561,8 @@ class BatchLoop:
             ]
         )
         read = self._derived_streams(registry)
-        for name, made in read.items():
-            if any(rules.clock.stream in concerned for rules in made.inputs):
+        for name, derived_rules in read.items():
+            if any(rules.clock.stream in concerned for rules in derived_rules.inputs):
                 concerned[name] = None
         partial = registry.partial_readers()
         batches = {
@@ -580,7 +580,7 @@ class BatchLoop:
             for name in concerned
             if name in self.declared.queried()
         }
-        derived = [DerivedInput(batches.pop(name), made) for name, made in read.items() if name in batches]
+        derived = [DerivedInput(batches.pop(name), rules) for name, rules in read.items() if name in batches]
         unread = self.declared.derived(batches)
         return [batch for name, batch in batches.items() if name not in unread], derived
 

@@ -19,13 +19,11 @@ from transom.state.promising import Coverage
 
 
 def refuse_statement(text: object, of: str = "") -> None:
-    """Say of CREATE and DROP, where a query is expected, who runs them."""
+    """Refuse CREATE and DROP in place of a query, and name the call that runs them."""
     if not isinstance(text, str) or not is_statement(text):
         return
     first = query_tokens(text)[0]
-    message = (
-        f"{of}{first.text.upper()} is no query: engine.execute() runs CREATE and DROP of views and summaries"
-    )
+    message = f"{of}{first.text.upper()} is not a query: engine.execute() runs CREATE and DROP of views and summaries"
     raise SQLError(message, text, first.start, first.end + 1)
 
 

@@ -79,7 +79,7 @@ class QueryDirectory:
             return views
 
     def view_readers(self, view: str) -> list[str]:
-        """The queries and views that read a view, itself or through other views.
+        """The queries and views that read a view, directly or through other views.
 
         A query that joins with the next batch reads it even if it is dropped by then: the batch binds it.
         """

@@ -1,4 +1,4 @@
-"""Views of an engine: they come and go with a batch, and are inlined into the queries that read them."""
+"""Views of an engine: created and dropped with a batch, and inlined into the queries that read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTED = 3  # readers that an error names
 
 @dataclass(frozen=True)
 class ViewInfo:
-    """A view: its SELECT, the stream that it reads in the end, its columns, and the queries and views that read it.
+    """A view: its SELECT, the declared stream below it, its columns, and the queries and views that read it.
 
     `stream` is None, and there are no columns, if the view can't be read because its stream is not declared.
     """
@@ -128,7 +128,7 @@ def _refuse_readers(loop: BatchLoop, name: str, what: str) -> None:
     if not readers:
         return
     shown = ", ".join(readers[:_LISTED]) + (" and others" if len(readers) > _LISTED else "")
-    raise StateError(f"the view {name} is read by {shown} and can't be {what}: drop that first")
+    raise StateError(f"the view {name} is read by {shown} and can't be {what}: drop its readers first")
 
 
 def _spelled(name: str, names: Iterable[str]) -> str | None:

@@ -253,5 +253,5 @@ async def create_view(context: AdminContext, body: ViewText) -> CreatedName:
 
 @engine_router.delete("/views/{name}", tags=["views"], status_code=204)
 async def drop_view(context: AdminContext, name: ViewName) -> None:
-    """Drop a view that nothing reads."""
+    """Drop a view that no query and no other view reads."""
     await context.threads.slow(lambda: context.service.drop_view(name))

@@ -25,7 +25,7 @@ class Relation:
     time: str | None = None
     unjoinable: str | None = None
     time_sql: str | None = None
-    is_declared: bool = True  # otherwise its rows are the results of a query, or made of other streams
+    is_declared: bool = True  # otherwise its rows are the results of a query, or derived from other streams
     unsupported: Mapping[str, str] = field(default_factory=dict)
 
 

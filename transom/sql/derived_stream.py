@@ -1,7 +1,7 @@
-"""A derived stream: rows that are made of the rows of declared streams, by UNION ALL or by explode.
+"""A derived stream: its rows are computed from the rows of declared streams, by UNION ALL or by explode.
 
-Views and subqueries that filter and project are inlined, and need none. Queries over the same union, or over the same
-exploded array of a stream, have one derived stream: its rows are made once for all of them.
+Views and subqueries that only filter and project are inlined instead. Queries over the same union, or over the same
+exploded array of a stream, share one derived stream, whose rows are computed once for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ELEMENT_POSITION, ELEMENT, KEY, VALUE = "exploded_pos", "exploded_col", "explode
 
 @dataclass(frozen=True)
 class Branch:
-    """What a stream brings: its columns as texts over the stream's, perhaps of some rows only.
+    """The rows that one declared stream contributes: SQL texts over its columns, and perhaps a condition.
 
     With `unnest`, the text of an array or a map, each of its elements is a row; a row without elements is one row
     whose position is null.
@@ -31,7 +31,7 @@ class Branch:
 
     @property
     def text(self) -> str:
-        """The branch as SQL, for people."""
+        """The branch as SQL, for EXPLAIN."""
         listed = ", ".join(sql if sql == f"`{name}`" else f"{sql} AS {name}" for name, sql in self.columns)
         where = "" if self.where is None else f" WHERE {self.where}"
         if self.unnest is not None:
@@ -46,7 +46,7 @@ class DerivedStream:
     columns: tuple[tuple[str, pa.DataType], ...]
     time: str
     branches: tuple[Branch, ...]
-    functions: frozenset[str] = frozenset()  # user-defined functions that make its rows
+    functions: frozenset[str] = frozenset()  # user-defined functions that its definition calls
 
     @cached_property
     def name(self) -> str:
@@ -65,10 +65,10 @@ class DerivedStream:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The declared streams that it is made of."""
+        """The declared streams that it is derived from."""
         return tuple(dict.fromkeys(branch.stream for branch in self.branches))
 
     @property
     def text(self) -> str:
-        """The definition, for people."""
+        """The definition as SQL, for EXPLAIN."""
         return " UNION ALL ".join(branch.text for branch in self.branches)

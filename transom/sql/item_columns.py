@@ -62,6 +62,15 @@ def lag_reference(place: int) -> str:
     return f"`{lag_column(place)}`"
 
 
+def is_lag_reference(sql: str) -> bool:
+    """Whether a text is a value of an earlier window and nothing more.
+
+    >>> is_lag_reference("`l0`"), is_lag_reference("`l0` <=> `l1`")
+    (True, False)
+    """
+    return re.fullmatch(r"`l\d+`", sql) is not None
+
+
 def is_key_reference(sql: str) -> bool:
     """Whether a text is a key and nothing more.
 

@@ -160,7 +160,7 @@ class JoinSide:
     """One of the two streams of a join.
 
     `keys` are texts over the stream's own rows. In a pair, its columns are named `` `<prefix>.column` ``. `filters`
-    are conditions over its own rows of which a row that is of use meets one; None: every row may be of use.
+    are conditions over its own rows: a row that satisfies none of them is in no result. None: any row may be.
     """
 
     stream: str
@@ -258,7 +258,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Lag:
-    """A value of an earlier window of the same group: that of a call, or without one whether there was a result.
+    """A value of an earlier window of the same group: of a call, or, if `call` is None, whether there is a result.
 
     `windows` is how many windows earlier it is.
     """
@@ -301,7 +301,7 @@ class Query:
     empty: EmptyWindows | None = None  # EMIT EMPTY: windows without rows have results
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
     stream_join: StreamJoin | None = None  # the join of two streams whose pairs it reads
-    derived: DerivedStream | None = None  # the stream, if it is made of other streams
+    derived: DerivedStream | None = None  # the stream, if it is derived from other streams
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -337,9 +337,9 @@ class Query:
 
     @property
     def is_projected(self) -> bool:
-        """Whether the final values of its open windows are estimated: it emits early results, and not of sessions.
+        """Whether early results have estimates of final values: not for windows with SESSION or PARTITION BY.
 
-        How long a session will last is not known before its end, so that the estimates of its values are null.
+        The length of an open session is not known, so the estimates of its values are null.
         """
         return self.emit is not None and self.window.is_shared_by_groups
 

@@ -90,7 +90,7 @@ class JoinState:
     def since(self, floors: Sequence[int]) -> JoinState:
         """The state without rows before a floor for each stream.
 
-        A run is copied when most of its rows are to go; the others stay in it, and are not found any more.
+        A run is copied when most of its rows are dropped; until then they stay in it, and no search finds them.
         """
         first, second = (
             tuple(kept for run in runs if (kept := _since(run, floor)) is not None)
@@ -110,7 +110,7 @@ def _since(run: JoinRun, floor: int) -> JoinRun | None:
 
 
 def _merged(runs: JoinRuns, columns: Sequence[str]) -> JoinRuns:
-    """JoinRuns of which each is at least twice as long as the next: there are few, and rows are rarely moved."""
+    """Runs, each at least twice as long as the next: there are few, and rows are rarely moved."""
     last, rest = [runs[-1]], list(runs[:-1])
     while rest and len(rest[-1]) < 2 * sum(map(len, last)):
         last.append(rest.pop())

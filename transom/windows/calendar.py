@@ -1,12 +1,12 @@
 """Calendar windows: days, weeks and months of a time zone, whose lengths differ.
 
-A day begins at the first instant at which the clocks of the zone show its first moment, or a later one if they skip it.
-So a day has 23 or 25 hours where summer time begins or ends, and none at all where a zone skipped it. Days are numbered
-from 1970-01-01 and months from January 1970; only the instants at which days begin come from the zone. They are
-computed in blocks, as times ask for them.
+A day begins at the first instant at which the local time is the start of the day, or later if the clocks skip it. So
+a day has 23 or 25 hours where daylight saving begins or ends, and none at all where a zone skipped it. Days are
+numbered from 1970-01-01 and months from January 1970; only the instants at which days begin come from the zone. They
+are computed in blocks, when a time needs them.
 
-Cumulative windows of a calendar are numbered with room for the longest period: the last numbers of a shorter period are
-of windows without any time.
+Cumulative calendar windows have as many numbers for each period as the longest period needs. The last numbers of a
+shorter period are empty windows.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LocalDays:
 
 @lru_cache(maxsize=4096)
 def extents(spec: WindowSpec) -> Extents:
-    """Where the windows of a calendar start and end."""
+    """Where calendar windows start and end."""
     return Extents(spec)
 
 

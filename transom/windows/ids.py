@@ -16,7 +16,7 @@ one for each time, and a number or an array. The oracle has naive definitions of
                             wid 2      [-----------------)
                             wid 3                        [-----)
 
-Cumulative windows start together and end as other windows do. The windows of a calendar have no such formulas:
+Cumulative windows start together and end as other windows do. Calendar windows have no such formulas:
 `calendar` finds them. In every kind of window, a later one neither starts nor ends before an earlier one.
 Paper: window ids and panes; paired windows are of On-the-Fly Sharing, section 3.1.
 """
@@ -125,7 +125,7 @@ class WindowSpecs:
 
 
 def _by_calendar(spec: Windows, numbers: Any, plain: Any, of: Callable[[Extents, Times], Times]) -> Any:
-    """What a formula gives, and for windows of a calendar what their extents give."""
+    """The value of a formula; for calendar windows, the value from their extents."""
     if isinstance(spec, WindowSpecs):
         if spec.calendar_of is None:
             return plain
@@ -304,7 +304,7 @@ def times_up_to_next_result(spec: Windows, wids: tuple[int, int]) -> tuple[int, 
     start = LOWEST if first <= LOWEST else window_end(spec, first - 1)
     if after >= HIGHEST // spec.slide:
         return start, HIGHEST
-    # A window without any time, of a calendar's short period, ends with the one before it.
+    # An empty window at the end of a shorter calendar period ends with the one before it.
     return start, max(result_time(window_end(spec, after)), window_end(spec, after - 1))
 
 
@@ -335,7 +335,7 @@ def slice_number(spec: Windows, times: Times) -> Times:
 
 
 def paired_slices(spec: Windows) -> Any:
-    """How many paired slices a window is made of; a cumulative one, or one of a calendar, at the most.
+    """How many paired slices a window consists of; for cumulative and calendar windows, at most.
 
     >>> paired_slices(WindowSpecs.of([WindowSpec(60, 20), WindowSpec(12, 5), WindowSpec(3, 5)])).tolist()
     [3, 5, 1]

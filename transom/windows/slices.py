@@ -20,7 +20,7 @@ from transom.elements import WindowSpec
 from transom.windows import ids as windows
 from transom.windows.intervals import IntervalSet
 
-# A progression without an edge at any time that a row of a calendar's windows can have.
+# A progression that has no edge at any time of a row in calendar windows.
 NO_EDGES = -(1 << 60), 1 << 61
 
 
@@ -28,7 +28,7 @@ NO_EDGES = -(1 << 60), 1 << 61
 class Progressions:
     """Edges as arithmetic progressions `base + k * step`; an owner may have several.
 
-    Windows of a calendar have other edges: `calendars` are these windows, with their owners.
+    Calendar windows have other edges: `calendars` are these windows, with their owners.
     """
 
     bases: Ints
@@ -104,7 +104,7 @@ class Progressions:
 
 
 def calendar_edges(spec: WindowSpec, low: int, high: int) -> Ints:
-    """The times in `(low, high]` at which windows of a calendar start or end."""
+    """The times in `(low, high]` at which calendar windows start or end."""
     ends = windows.window_end(spec, np.arange(windows.wid_from(spec, low), windows.wid_from(spec, high) + 1))
     starts = windows.window_start(spec, np.arange(windows.wid_to(spec, low), windows.wid_to(spec, high) + 2))
     edges = np.unique(np.concatenate([ends, starts]))
@@ -166,7 +166,7 @@ def progressions(windows_of: Sequence[Iterable[WindowSpec]], paned: bool = False
 
 
 def cuts(spec: WindowSpec, paned: bool = False) -> list[tuple[int, int]]:
-    """The edges that a window needs, as (base, step); none for windows of a calendar.
+    """The edges that a window needs, as (base, step); none for calendar windows.
 
     Paired: where windows start and end. Paned: at every multiple of the greatest common divisor.
 

@@ -55,7 +55,7 @@ class StreamRules:
 
 @dataclass(frozen=True)
 class DerivedRules:
-    """The rules of a stream that is made of others, and those of its inputs.
+    """The rules of a derived stream, and those of its inputs.
 
     With `keeps_columns` it has the columns of its only input, so that patterns on these hold for it, too.
     """

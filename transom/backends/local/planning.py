@@ -1,4 +1,4 @@
-"""Plans for Spark that are made without a JVM: what is compiled, and what Spark would evaluate."""
+"""Plans of the Spark backend without a JVM: which expressions are compiled, and which Spark would evaluate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transom.errors import SQLError
 class PlanningBackend(LocalBackend):
     """Binds and plans queries as an engine on Spark would, and says which expressions Spark would evaluate.
 
-    It refuses expressions that it can't type: only Spark knows them.
+    It refuses expressions whose types only Spark knows.
     """
 
     def __init__(self) -> None:

@@ -179,13 +179,13 @@ def data_frame(frame: Frame) -> DataFrame:
 
 
 def _with_membership(df: DataFrame, right: DataFrame, join: Join) -> DataFrame:
-    """The rows, each once, with a column that tells whether some row of a table meets the condition."""
+    """The rows, each once, with a flag: whether some row of a table satisfies the condition."""
     session, views = df.sparkSession, [f"transom_{uuid.uuid4().hex}" for _ in range(2)]
     for view, frame in zip(views, (df, right.drop(join.id)), strict=True):
         frame.createOrReplaceTempView(view)
     try:
-        found = f"EXISTS (SELECT 1 FROM {views[1]} WHERE {join.on})"
-        return session.sql(f"SELECT *, {found} AS {quoted(join.id)} FROM {views[0]}")
+        exists = f"EXISTS (SELECT 1 FROM {views[1]} WHERE {join.on})"
+        return session.sql(f"SELECT *, {exists} AS {quoted(join.id)} FROM {views[0]}")
     finally:
         for view in views:
             session.catalog.dropTempView(view)

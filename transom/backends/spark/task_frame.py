@@ -1,4 +1,4 @@
-"""Frames whose steps run in tasks, on Arrow, where that gives what Spark gives; else Spark plans a DataFrame."""
+"""Frames whose steps run in tasks on Arrow, if the values equal Spark's; otherwise Spark plans a DataFrame."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StepRows(ABC):
 
     @abstractmethod
     def run(self, resources: TaskResources, task: Task | None, schema: pa.Schema) -> pa.Table | None:
-        """What a task makes of the rows, or the rows themselves; None if Spark has to read them."""
+        """The result of a task over the rows, or the rows themselves; None if Spark has to read them."""
 
     @property
     @abstractmethod
@@ -217,7 +217,7 @@ class TaskFrame(SparkFrame):
 
 
 class _MappedRows(SparkFrame):
-    """What a task makes of the rows."""
+    """The result of a task over the rows."""
 
     def __init__(
         self,

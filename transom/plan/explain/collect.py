@@ -91,7 +91,7 @@ class Explained:
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     preference_queries: Mapping[str, PreferenceQuery] = field(default_factory=dict)
     views: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)  # the text, and the readers
-    definitions: Mapping[str, str] = field(default_factory=dict)  # of streams that are made of others
+    definitions: Mapping[str, str] = field(default_factory=dict)  # of derived streams
     by_spark: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     by_worker: Mapping[str, Collection[str]] = field(default_factory=dict)
 

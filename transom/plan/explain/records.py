@@ -305,8 +305,8 @@ class StreamPlan:
     store_sets: tuple[StoreSetPlan, ...] = ()
     with_preference: int = 0  # queries with a preference that read it
     decisions: tuple[PassPlan, ...] = ()  # of the planner's passes, in their order
-    pairs: StreamJoinPlan | None = None  # the join whose pairs it is made of
-    made_of: str | None = None  # how its rows are made of those of declared streams
+    pairs: StreamJoinPlan | None = None  # the join whose pairs are its rows
+    made_of: str | None = None  # how its rows are derived from those of declared streams
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan]:

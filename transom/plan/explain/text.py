@@ -112,7 +112,7 @@ def _pairs(pairs: StreamJoinPlan) -> Iterator[str]:
         columns, late, condition = pairs.columns[place], pairs.late[place], pairs.filters[place]
         read = f" with {', '.join(columns)}" if columns else ""
         where = f", where {condition}" if condition is not None else ""
-        missed = f"; {late:,} came too late for some of their pairs" if late else ""
+        missed = f"; {late:,} arrived too late for some of their pairs" if late else ""
         yield f"  the driver keeps {pairs.rows[place]:,} rows of {stream}{read}{where}{missed}"
 
 
@@ -126,8 +126,8 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     if stream.pairs is not None:
         yield from _pairs(stream.pairs)
     elif stream.made_of is not None:
-        yield f"  its rows are made of {detail.short(stream.made_of)}"
-        yield "  windows close when those of all streams do that it is made of"
+        yield f"  its rows are derived from {detail.short(stream.made_of)}"
+        yield "  a window closes when it is closed for all of these streams"
     elif stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
     elif not stream.queries:

@@ -135,10 +135,14 @@ class _Reader(ScalarBinder):
             self.joined = bind_joins(self.scope, self.selection.rows)
         self.selection.read()
         if derived is not None and self.selection.windowing.clock.attribute != derived.time:
-            message = f"windows over UNION ALL and explode are measured along the time of the stream, {derived.time}"
-            self.parsed.fail(message)
+            self.parsed.fail(
+                f"windows over UNION ALL, explode and grouping sets are along the event time, {derived.time}; "
+                "use RANGE without WATTR"
+            )
         if self.selection.windowing.spec.is_session and self.parsed.select.meta.get(EXPANDED):
-            self.parsed.fail("sessions have no GROUPING SETS, ROLLUP or CUBE: register a query for each set")
+            self.parsed.fail(
+                "session windows can't have GROUPING SETS, ROLLUP or CUBE; register a query for each set"
+            )
         for clause in _window_clauses(self.parsed.clauses):
             clause.check(self.parsed, self.selection.windowing.on_demand)
             if not self.selection.windowing.spec.is_shared_by_groups and isinstance(clause, EmitClause):
@@ -193,14 +197,14 @@ class _Reader(ScalarBinder):
             stream_join=self._stream_join(),
             top=None if self.selection.limit is None else Top(self.selection.limit, order),
             lags=self.table.shared(lags),
-            functions=self.table.shared(frozenset(self.selection.called() | self._made_by())),
+            functions=self.table.shared(frozenset(self.selection.called() | self._derivation_functions())),
             derived=None if self.parsed.derived is None else self.table.shared(self.parsed.derived),
             **end,
         )
         return query if using is None else query.on_demand(using)
 
-    def _made_by(self) -> frozenset[str]:
-        """The user-defined functions that make the rows of a derived stream."""
+    def _derivation_functions(self) -> frozenset[str]:
+        """The user-defined functions that the definition of a derived stream calls."""
         return frozenset() if self.parsed.derived is None else self.parsed.derived.functions
 
     def _stream_join(self) -> StreamJoin | None:
@@ -246,11 +250,11 @@ class _Reader(ScalarBinder):
     def _type_join_keys(self, pairs: PairStream) -> None:
         """Find the types in which a join of streams compares its keys; pairs have no columns for them."""
         used = [set(side.used) for side in pairs.sides]
-        found = [[self.scalar(node) for node in nodes] for nodes in pairs.keys]
+        scalars = [[self.scalar(node) for node in nodes] for nodes in pairs.keys]
         for side, columns in zip(pairs.sides, used, strict=True):
             side.used = columns
-        types = [(one.type, other.type) for one, other in found if one is not None and other is not None]
-        if len(types) == len(found):
+        types = [(one.type, other.type) for one, other in scalars if one is not None and other is not None]
+        if len(types) == len(scalars):
             pairs.set_types(self.scope, types)
 
     def _key(self, name: str, node: exp.Expr) -> Key:

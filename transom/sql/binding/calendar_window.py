@@ -1,4 +1,4 @@
-"""Windows that follow a calendar: `[RANGE 1 month SLIDE 1 day IN TIME ZONE 'Europe/Berlin']`."""
+"""Calendar windows: `[RANGE 1 month SLIDE 1 day IN TIME ZONE 'Europe/Berlin']`."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class _CalendarReader:
         length, in_weeks = self._length(size, "RANGE")
         piece = self.bracket.slide
         if piece is None:
-            message = "IN TIME ZONE needs SLIDE: windows of a query that is looked up end at the newest row"
+            message = "IN TIME ZONE needs SLIDE: windows of an on-demand query end at the newest row"
             raise self._error(message, self.bracket.zone)
         if is_cumulative and not self._is_calendar(piece):
             step = read_length(self.text, piece, ClockKind.TIME, "SLIDE")
             if DAY % step:
-                raise self._error("SLIDE must divide a day where windows grow from its start", piece)
+                raise self._error("SLIDE of cumulative windows must divide a day", piece)
             return WindowSpec.following(
                 Calendar(zone, length, None, self._origin(length, in_weeks)), True, step
             )
@@ -76,13 +76,11 @@ class _CalendarReader:
         if not is_cumulative:
             return WindowSpec.following(Calendar(zone, length, slide, self._origin(slide, slides_in_weeks)))
         if slide.months and (length.days or length.months % slide.months):
-            raise self._error(
-                "the range of windows that grow by months must be a multiple of SLIDE", self.size
-            )
+            raise self._error("the range of cumulative windows must be a multiple of SLIDE", self.size)
         if slide.days and length.days % slide.days:
-            raise self._error("the range of windows that grow must be a multiple of SLIDE", self.size)
+            raise self._error("the range of cumulative windows must be a multiple of SLIDE", self.size)
         if slide.days > length.fewest_days:
-            raise self._error("SLIDE is longer than the windows can be", piece)
+            raise self._error("SLIDE is longer than the shortest range", piece)
         return WindowSpec.following(Calendar(zone, length, slide, self._origin(length, in_weeks)), True)
 
     def _error(self, message: str, piece: Piece | None) -> SQLError:
@@ -110,13 +108,13 @@ class _CalendarReader:
         return length, in_weeks
 
     def _origin(self, slide: CalendarLength, in_weeks: bool) -> int:
-        """From where slides are counted: weeks begin on Mondays, months on their first day."""
+        """The local time from which slides are counted; by default weeks begin on Mondays, months on the first."""
         piece = self.bracket.origin
         if piece is None:
             return _MONDAY if in_weeks else 0
         text = re.sub(r"(?i)^(timestamp|date)\s*'(.*)'$", r"\2", piece.text)
         if _OFFSET.search(text):
-            raise self._error("ORIGIN is a time of the window's zone: leave out its own zone", piece)
+            raise self._error("ORIGIN is a local time of the window's time zone; leave out the offset", piece)
         for read in (parse_instant, parse_duration):
             try:
                 origin = read(text)
@@ -128,7 +126,9 @@ class _CalendarReader:
         try:
             day = date(1970, 1, 1) + timedelta(origin // DAY)
         except OverflowError:
-            raise self._error("ORIGIN is a time of the years 1 to 9999", piece) from None
+            raise self._error("ORIGIN must be in the years 1 to 9999", piece) from None
         if slide.months and day.day > 28:
-            raise self._error("ORIGIN of windows by months is on one of the first 28 days of a month", piece)
+            raise self._error(
+                "ORIGIN of windows in months must be one of the first 28 days of a month", piece
+            )
         return origin

@@ -43,7 +43,7 @@ def relation_of(name: str, query: Query) -> Relation:
     an item has their name, as in the results.
     """
     if query.window.is_keyed:
-        message = f"{name} has windows of the rows of a key: each key has its own numbers, so no query can read them"
+        message = f"{name} has PARTITION BY in its window: each key has its own row numbers, so no query can read it"
         raise SQLError(message, query.text)
     taken = {item.name for item in query.items}
     time = free_name("window_time", taken)
@@ -56,32 +56,32 @@ def relation_of(name: str, query: Query) -> Relation:
 def sources_of(
     text: str, tables: Collection[str] = (), views: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The names in FROM that are not those of tables, read without parsing the query; for a view, those that it reads.
+    """The names in FROM except tables, found without parsing. A view is replaced by the names that it reads.
 
     >>> sources_of("SELECT max(n) FROM per_sensor P [RANGE 5 s SLIDE 1 s], sites WHERE P.site = sites.site")
     ('per_sensor', 'sites')
     """
     folded = {table.casefold() for table in tables}
-    found = _sources_through_views(text, views or {})
-    return tuple(source.name for source in found if source.name.casefold() not in folded)
+    sources = _sources_through_views(text, views or {})
+    return tuple(source.name for source in sources if source.name.casefold() not in folded)
 
 
 def views_read(text: str, views: Mapping[str, str]) -> list[str]:
-    """The views that a text reads, itself or through other views.
+    """The views that a text reads, directly or through other views.
 
     >>> views_read("SELECT count(*) FROM b", {"a": "SELECT * FROM s", "b": "SELECT * FROM A", "c": "SELECT * FROM s"})
     ['b', 'a']
     """
     spelled = {name.casefold(): name for name in views}
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     texts = [text]
     while texts and spelled:
         for source in _sources(texts.pop()):
             name = spelled.get(source.name.casefold())
-            if name is not None and name not in found:
-                found[name] = None
+            if name is not None and name not in names:
+                names[name] = None
                 texts.append(views[name])
-    return list(found)
+    return list(names)
 
 
 def bind_all(
@@ -203,15 +203,15 @@ def _sources_through_views(
     sources = _sources(text)
     if not views:
         return sources
-    spelled, found = {name.casefold(): name for name in views}, []
+    spelled, declared = {name.casefold(): name for name in views}, []
     for source in sources:
         view = spelled.get(source.name.casefold())
         if view is None:
-            found.append(source)
-        elif view not in opened:  # a view that reads itself is refused where it is inlined
+            declared.append(source)
+        elif view not in opened:  # a cyclic view is refused where it is inlined
             inside = _sources_through_views(views[view], views, (*opened, view))
-            found += [FromName(inner.name, source.start, source.end) for inner in inside]
-    return found
+            declared += [FromName(inner.name, source.start, source.end) for inner in inside]
+    return declared
 
 
 def _sources(text: str) -> list[FromName]:

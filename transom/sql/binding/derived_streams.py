@@ -50,10 +50,10 @@ class _Derived:
     table: exp.Table
     where: exp.Expr | None
     columns: Mapping[str, tuple[str, exp.Expr]]
-    stream: DerivedStream | None = None  # that the relation is, if it is one
+    stream: DerivedStream | None = None  # the relation, if it is a derived stream
 
     def without_positions(self, text: str) -> _Derived:
-        """The inner query of a view: its text is not the query's, and its literals belong to the template."""
+        """The inner query of a view, whose positions are not those of the query's text."""
         parts = [expression for _, expression in self.columns.values()]
         for part in [*parts, *([self.where] if self.where is not None else [])]:
             for node in part.walk():
@@ -103,7 +103,7 @@ def _parse_view(text: str) -> Parsed:
     _refuse_column_lists(parsed)
     if parsed.bracket is not None:
         message = (
-            "a view has no window; a query that reads it has one, and a query with a window is registered"
+            "a view has no window: move the window to the queries that read the view, or register a query"
         )
         raise SQLError(message, text, parsed.bracket.start, parsed.bracket.end)
     for clause in parsed.clauses:
@@ -116,7 +116,8 @@ class _Inliner:
 
     def __init__(self, parsed: Parsed, catalog: Catalog, scalars: Scalars, views: tuple[str, ...] = ()):
         self.parsed, self.catalog, self.scalars, self.opened = parsed, catalog, scalars, views
-        self.what = "a view" if views else "a subquery"
+        self.kind = "view" if views else "subquery"
+        self.what = f"a {self.kind}"
         self.maker = RowMaker(parsed, catalog, scalars, self.what)
         self.named: dict[str, exp.CTE] = {}
         named = parsed.select.args.get("with_")
@@ -224,7 +225,7 @@ class _Inliner:
     def _union(self, node: exp.Union, alias: str, known: frozenset[str]) -> _Derived:
         """The rows of several inner queries as one stream."""
         parts = list(flattened(self.parsed, node))
-        for part in parts[1:]:  # their columns go by their places
+        for part in parts[1:]:  # their columns are matched by position
             name_by_place(part)
         inner = [self._inner(part, "", part, known) for part in parts]
         stream = self.maker.union(
@@ -264,9 +265,11 @@ class _Inliner:
                     call,
                 )
             if name in GENERATORS:
-                self.parsed.fail(f"{name}() is an item of SELECT by itself, or follows LATERAL VIEW", call)
+                self.parsed.fail(f"{name}() must be a whole item of SELECT, or follow LATERAL VIEW", call)
             if name in ("inline", "inline_outer", "stack"):
-                self.parsed.fail(f"{name}() is not supported; explode() makes rows of an array", call)
+                self.parsed.fail(
+                    f"{name}() is not supported; explode() returns a row for each element of an array", call
+                )
 
     def _columns(
         self, select: exp.Select, inside: _Derived | None, table: exp.Table
@@ -280,7 +283,10 @@ class _Inliner:
             ):
                 found = list(self._all_columns(inside, table))
             elif isinstance(item, exp.Aliases):
-                self.parsed.fail("several names after AS are for posexplode and for explode of a map", item)
+                self.parsed.fail(
+                    "several names after AS are allowed only for posexplode() and for explode() of a map",
+                    item,
+                )
             elif isinstance(item, exp.Alias):
                 found = [(item.alias, item.this)]
             elif (named := (node._meta or {}).get(NAMED)) is not None:  # a column of the query inside
@@ -291,7 +297,7 @@ class _Inliner:
                 self.parsed.fail(f"an expression in {self.what} needs a name: write AS and a name", item)
             for name, expression in found:
                 if name.casefold() in seen:
-                    self.parsed.fail(f"two columns of the {self.what[2:]} are called {name}", item)
+                    self.parsed.fail(f"two columns of the {self.kind} are called {name}", item)
                 seen.add(name.casefold())
                 yield name.casefold(), (name, expression)
 

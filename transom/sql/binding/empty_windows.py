@@ -1,10 +1,10 @@
-"""Checks of EMIT EMPTY, and of conditions that only windows without rows can fulfil."""
+"""Checks of EMIT EMPTY and LAG, and of conditions that are true for empty windows only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.elements import EmptyWindows
+from transom.elements import EmptyWindows, WindowSpec
 from transom.sql.binding.select import SelectBinder
 from transom.sql.item_columns import aggregate_reference
 from transom.sql.query import And, Call, Comparison, Member, Or, Predicate
@@ -18,41 +18,47 @@ def check_empty_windows(
     calls: Sequence[Call],
     having: Predicate | None,
 ) -> None:
-    """Refuse EMIT EMPTY for less than a window, and without it a HAVING that holds for no window with rows."""
-    if selection.windowing.on_demand:
-        if selection.lags.bound(selection.windowing):
-            parsed.fail("LAG needs SLIDE: a query without it is looked up, and has one window only")
+    """Refuse LAG and EMIT EMPTY over windows that have none, and a HAVING that needs EMIT EMPTY without it."""
+    windowing = selection.windowing
+    has_lag = bool(selection.lags.bound(windowing))
+    if windowing.on_demand:
+        if has_lag:
+            parsed.fail("LAG needs SLIDE: an on-demand query has only one window")
         return
-    if not selection.windowing.spec.is_shared_by_groups:
-        if empty is not None:
-            parsed.fail("EMIT EMPTY needs windows that all groups share: these have rows in any case")
-        if selection.lags.bound(selection.windowing):
-            parsed.fail("LAG needs windows that all groups share, of RANGE and SLIDE")
-    spec = selection.windowing.spec
-    if spec.is_cumulative and spec.calendar is not None:
-        # Their ids leave room for the longest day: the window before one can't be told by its id.
-        for word, is_used in (
-            ("EMIT EMPTY", empty is not None),
-            ("LAG", selection.lags.bound(selection.windowing)),
-        ):
-            if is_used:
-                parsed.fail(
-                    f"{word} can't follow windows that grow in a time zone; leave out UP TO or IN TIME ZONE"
-                )
+    _check_windows(parsed, windowing.spec, empty is not None, has_lag)
     if empty is not None:
-        if empty.length is not None and selection.windowing.spec.calendar is not None:
+        if empty.length is not None and windowing.spec.calendar is not None:
             parsed.fail(
-                "windows of a calendar differ in length; write EMIT EMPTY FOR with a number of WINDOWS"
+                "calendar windows differ in length; give a number of windows: EMIT EMPTY FOR 10 WINDOWS"
             )
-        if not empty.most(selection.windowing.spec.slide):
+        if not empty.most(windowing.spec.slide):
             parsed.fail("EMIT EMPTY FOR is shorter than SLIDE: no empty window would be reported")
         return
     counts = {aggregate_reference(i) for i, call in enumerate(calls) if _counts_rows(call)}
     if having is not None and _needs_no_rows(having, counts):
         parsed.fail(
-            "this HAVING holds for windows without rows only, and these have no results; add EMIT EMPTY at the end of "
-            "the query to get them",
+            "this HAVING is true for empty windows only, and these have no results; add EMIT EMPTY at the end of "
+            "the query",
             selection.having,
+        )
+
+
+def _check_windows(parsed: Parsed, spec: WindowSpec, has_empty: bool, has_lag: bool) -> None:
+    """Refuse EMIT EMPTY and LAG over windows whose predecessor is not known."""
+    if not spec.is_shared_by_groups:
+        if has_empty:
+            parsed.fail(
+                "EMIT EMPTY needs RANGE and SLIDE: windows with SESSION or PARTITION BY are never empty"
+            )
+        if has_lag:
+            parsed.fail(
+                "LAG needs RANGE and SLIDE: windows with SESSION or PARTITION BY differ between groups"
+            )
+    if spec.is_cumulative and spec.calendar is not None and (has_empty or has_lag):
+        # A shorter day leaves ids unused, so the id of a window does not give the id of the one before it.
+        word = "EMIT EMPTY" if has_empty else "LAG"
+        parsed.fail(
+            f"{word} is not supported for cumulative windows in a time zone; leave out UP TO or IN TIME ZONE"
         )
 
 

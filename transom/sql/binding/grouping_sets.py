@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: a query over the rows of the stream, each once for every set, as Spark expands them.
+"""GROUPING SETS, ROLLUP and CUBE: the query reads each row of the stream once for every set, as in Spark's Expand.
 
 `GROUP BY ROLLUP(a, b)` becomes a query over `SELECT *, explode(array(0, 1, 3)) AS g`, where g is a set's grouping id.
 A key is null in the sets that leave it out, and g is a key, too, so that these nulls differ from those of the rows.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, product
+from math import prod
 
 from sqlglot import exp
 
@@ -55,8 +56,7 @@ class _Expansion:
         ids = [self._grouping_id(one) for one in self.sets]
         if len(set(ids)) < len(ids):
             self.parsed.fail("a grouping set occurs twice", group)
-        if len(ids) > MOST_SETS:
-            self.parsed.fail(f"{len(ids)} grouping sets; the limit is {MOST_SETS}", group)
+        self._check_number(len(ids), group)
         for clause in ("expressions", "having", "order"):
             value = self.select.args.get(clause)
             for node in value if isinstance(value, list) else [value] if value is not None else []:
@@ -64,11 +64,11 @@ class _Expansion:
         keys = [self._key(place) for place in range(len(self.keys))]
         self.select.set("group", exp.Group(expressions=[*keys, self._id_column()]))
         array = exp.Anonymous(this="array", expressions=[_cast(_number(each), "BIGINT") for each in ids])
-        made = exp.Alias(
+        exploded = exp.Alias(
             this=exp.Anonymous(this="explode", expressions=[array]),
             alias=exp.to_identifier(_GROUPING_ID, quoted=True),
         )
-        inner = exp.Select(expressions=[exp.Star(), made], from_=exp.From(this=self.source))
+        inner = exp.Select(expressions=[exp.Star(), exploded], from_=exp.From(this=self.source))
         alias = exp.TableAlias(this=exp.to_identifier(self.own, quoted=True))
         self.select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
         self.select.meta[EXPANDED] = True
@@ -81,12 +81,20 @@ class _Expansion:
             for written in group.args.get(kind) or ():
                 plain = [self._place(node) for node in group.expressions]
                 if kind == "grouping_sets":
-                    sets = list(chain.from_iterable(self._part(each) for each in written.expressions))
-                else:
-                    sets = _rolled_up(plain) if kind == "rollup" else _cubed(plain)
-                return sets
+                    return list(chain.from_iterable(self._part(each) for each in written.expressions))
+                if kind == "rollup":
+                    return _rolled_up(plain)
+                self._check_number(2 ** len(plain), group)
+                return _cubed(plain)
         parts = [list(self._part(node)) for node in group.expressions]
+        self._check_number(prod(map(len, parts)), group)
         return [tuple(dict.fromkeys(chain.from_iterable(chosen))) for chosen in product(*parts)]
+
+    def _check_number(self, number: int, place: exp.Expr) -> None:
+        """Refuse too many sets, before they are listed: their number is exponential in the text."""
+        if number > MOST_SETS:
+            shown = f"{number:,}" if number < 2**64 else "too many"
+            self.parsed.fail(f"{shown} grouping sets; the limit is {MOST_SETS}", place)
 
     def _part(self, node: exp.Expr) -> Iterator[_Set]:
         """The sets of one part of GROUP BY, or of GROUPING SETS."""
@@ -96,10 +104,8 @@ class _Expansion:
             if len(node.expressions) > MOST_SETS:
                 self.parsed.fail(f"more than {MOST_SETS} grouping sets", node)
             whole = [self._together(each) for each in node.expressions]
-            if isinstance(node, exp.Cube) and 2 ** len(whole) > MOST_SETS:
-                self.parsed.fail(
-                    f"CUBE has {2 ** len(whole):,} grouping sets; the limit is {MOST_SETS}", node
-                )
+            if isinstance(node, exp.Cube):
+                self._check_number(2 ** len(whole), node)
             chosen = (
                 _rolled_up(range(len(whole))) if isinstance(node, exp.Rollup) else _cubed(range(len(whole)))
             )
@@ -108,12 +114,12 @@ class _Expansion:
             yield self._together(node)
 
     def _together(self, node: exp.Expr) -> _Set:
-        """The keys of `(a, b)`, which come and go together, or of one expression."""
+        """The keys of `(a, b)`, which are in the same sets, or of one expression."""
         nodes = node.expressions if isinstance(node, exp.Tuple) else [node]
         return tuple(self._place(each) for each in nodes)
 
     def _place(self, node: exp.Expr) -> int:
-        """The number of a key; keys are numbered as they occur."""
+        """The number of a key, in the order of their first occurrence."""
         key = self._expression(bare(node))
         for place, known in enumerate(self.keys):
             if self._is_same(known, key):
@@ -151,7 +157,7 @@ class _Expansion:
         if len(holding) == len(self.sets):
             return key
         if is_window(key):
-            self.parsed.fail("the window belongs to every grouping set", key)
+            self.parsed.fail("every grouping set must contain the window", key)
         case = exp.Case(ifs=[exp.If(this=self._is_one_of(holding), true=exp.Paren(this=key))])
         if isinstance(key, exp.Column):
             case.meta[NAMED] = key.name
@@ -171,9 +177,9 @@ class _Expansion:
         """Put the keys of the expanded rows in the place of keys, outside of aggregates."""
         whole = exp.Paren(this=node.copy())
         self._replace_in(whole.this)
-        made = whole.this
-        made.pop()
-        node.replace(made)
+        replacement = whole.this
+        replacement.pop()
+        node.replace(replacement)
 
     def _replace_in(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Anonymous):

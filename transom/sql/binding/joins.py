@@ -26,7 +26,7 @@ class _Pending:
     comma: bool
     conjuncts: list[exp.Expr] = field(default_factory=list)
     membership: SearchKind | None = None  # of a SEMI or ANTI JOIN, of IN and of EXISTS
-    is_free: bool = False  # whether nothing needs to link it to the row
+    is_free: bool = False  # whether the condition may lack a link to the row
 
 
 @dataclass
@@ -91,23 +91,23 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
 
 
 def _memberships(scope: Scope, where: list[exp.Expr]) -> list[_Pending]:
-    """The tables that IN and EXISTS search, which are taken out of WHERE."""
+    """The tables that IN and EXISTS search; their conditions are removed from WHERE."""
     pending = []
     for node in list(where):
-        found = subquery_conditions(scope, node)
-        if found is not None:
+        searches = subquery_conditions(scope, node)
+        if searches is not None:
             where[:] = [other for other in where if other is not node]
             pending += [
                 _Pending(
-                    one.source,
-                    exp.Join(this=one.source.node),
+                    search.source,
+                    exp.Join(this=search.source.node),
                     True,
                     False,
-                    one.conjuncts,
-                    one.kind,
-                    one.is_free,
+                    search.conjuncts,
+                    search.kind,
+                    search.is_free,
                 )
-                for one in found
+                for search in searches
             ]
     return pending
 
@@ -125,7 +125,7 @@ def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr]]:
         comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
         membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
         if membership is not None and not source.table:
-            message = f"a {kind} JOIN is with a static table, and {source.alias} is a stream"
+            message = f"{kind} JOIN needs a static table, and {source.alias} is a stream"
             scope.parsed.fail(message, node.this)
         source.is_membership = membership is not None
         inner = membership is not None or node.args.get("side") != "LEFT"
@@ -189,7 +189,7 @@ def _link(scope: Scope, table: _Pending, placed: set[int], where: list[exp.Expr]
 
 
 def _is_range(scope: Scope, table: _Pending) -> bool:
-    """Whether conditions bound columns of a table from both sides."""
+    """Whether conditions give columns of a table a lower and an upper bound."""
     bounds = [bound for node in table.conjuncts for bound in column_bounds(scope, table.source, node)]
     return {is_least for _, is_least, _ in bounds} == {True, False}
 
@@ -204,7 +204,7 @@ def _no_link(scope: Scope, printer: Printer, table: _Pending, where: list[exp.Ex
     example = f"{name}.{next(iter(table.source.relation.columns), 'column')}"
     scope.parsed.fail(
         f"no equality links {name} to the stream or to a table before it; for example ... = {example}, "
-        "or a range from both sides, such as ... BETWEEN low AND high",
+        "or a range with both bounds, such as ... BETWEEN low AND high",
         table.source.node,
     )
 

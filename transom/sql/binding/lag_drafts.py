@@ -12,25 +12,25 @@ from transom.durations import format_duration, parse_duration
 from transom.elements import ClockKind
 from transom.errors import SettingError
 from transom.sql.binding.window import Windowing
-from transom.sql.item_columns import lag_reference
+from transom.sql.item_columns import is_lag_reference, lag_reference
 from transom.sql.query import Lag
 from transom.sql.syntax.canonical import Printer, bare
 from transom.sql.syntax.lag_calls import BY_LENGTH, LAG_FORMS, is_lag
 from transom.sql.syntax.parsed_query import Parsed
 
 _MOST = 10**15  # windows; admission refuses far fewer
-_NO_WINDOW = "LAG takes aggregates and group columns; the ends of an earlier window follow from this window's"
+_NO_WINDOW = "LAG takes aggregates and group columns, not the start or the end of the window"
 
 
 class _Distance(NamedTuple):
-    """How much earlier a window is: a number of windows, or of times a length."""
+    """How much earlier a window is: `times` windows, or `times` multiplied by a length."""
 
     times: int
     length: str | None
 
 
 class LagDrafts:
-    """The values of earlier windows that the items of a query read; those that are equal are one column."""
+    """The values of earlier windows that the items of a query read; equal values are one column."""
 
     def __init__(self, parsed: Parsed):
         self.parsed = parsed
@@ -59,7 +59,7 @@ class LagDrafts:
             self.parsed.fail(_NO_WINDOW, node)
 
     def reference(self, call: int | None) -> str:
-        """The column with an aggregate of the earlier window, or without one whether there was a result."""
+        """The column with an aggregate of the earlier window; for None, whether that window has a result."""
         assert self._distance is not None
         return lag_reference(self._places.setdefault((call, self._distance), len(self._places)))
 
@@ -71,7 +71,7 @@ class LagDrafts:
         self._nodes.setdefault(distance, node)
         with self._inside(distance):
             value = results.root(argument)
-            if default is None and value == f"`{value[1:-1]}`" and value.startswith("`l"):
+            if default is None and is_lag_reference(value):
                 return value
             is_there = self.reference(None)
         other = "NULL" if default is None else results.root(default)
@@ -115,12 +115,10 @@ class LagDrafts:
             return distance.times
         node, slide = self._nodes[distance], windowing.spec.slide
         if windowing.clock.kind is not ClockKind.TIME:
-            message = "INTERVAL needs windows along a time; give a number of windows: LAG(x, 2) OVER WINDOWS"
+            message = "INTERVAL needs windows over time; give a number of windows: LAG(x, 2) OVER WINDOWS"
             self.parsed.fail(message, node)
         if windowing.spec.calendar is not None:
-            message = (
-                "windows of a calendar differ in length; give a number of windows: LAG(x, 7) OVER WINDOWS"
-            )
+            message = "calendar windows differ in length; give a number of windows: LAG(x, 7) OVER WINDOWS"
             self.parsed.fail(message, node)
         try:
             length = parse_duration(distance.length) * distance.times
@@ -129,7 +127,7 @@ class LagDrafts:
         if length <= 0 or length % slide:
             message = (
                 f"no window ends {distance.length} earlier: windows end every {format_duration(slide)}, and INTERVAL "
-                "is a multiple of that"
+                "must be a multiple of that"
             )
             self.parsed.fail(message, node)
         return length // slide

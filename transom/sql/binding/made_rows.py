@@ -22,7 +22,7 @@ InnerColumns = Mapping[
 
 
 def generator_of(item: exp.Expr) -> exp.Anonymous | None:
-    """The call of explode that an item of SELECT is, if it is one."""
+    """The call of explode, if an item of SELECT is one."""
     node = bare(item.this if isinstance(item, exp.Alias | exp.Aliases) else item)
     is_generator = isinstance(node, exp.Anonymous) and node.name.lower() in GENERATORS
     return node if is_generator and isinstance(node, exp.Anonymous) else None
@@ -40,25 +40,25 @@ def wrap_lateral_views(parsed: Parsed, select: exp.Select) -> None:
         if lateral.args.get("outer") and not name.endswith("_outer"):
             name += "_outer"
         columns = alias.args.get("columns") or [] if alias is not None else []
-        made: exp.Expr = exp.Anonymous(this=name, expressions=call.expressions)
-        made.meta.update(call.meta)
+        generated: exp.Expr = exp.Anonymous(this=name, expressions=call.expressions)
+        generated.meta.update(call.meta)
         if len(columns) == 1:
-            made = exp.Alias(this=made, alias=columns[0])
+            generated = exp.Alias(this=generated, alias=columns[0])
         elif columns:
-            made = exp.Aliases(this=made, expressions=columns)
+            generated = exp.Aliases(this=generated, expressions=columns)
         source = select.args["from_"].this
         own = source.alias or (source.name if isinstance(source, exp.Table) else "") or "exploded"
         hidden = alias.name.casefold() if alias is not None and alias.this is not None else None
         for column in list(select.find_all(exp.Column)):
             if len(column.parts) > 1 and column.parts[0].name.casefold() == hidden:
                 column.parts[0].replace(exp.to_identifier(own, quoted=True))
-        inner = exp.Select(expressions=[exp.Star(), made], from_=exp.From(this=source))
+        inner = exp.Select(expressions=[exp.Star(), generated], from_=exp.From(this=source))
         named = exp.TableAlias(this=exp.to_identifier(own, quoted=True))
         select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=named)))
 
 
 class RowMaker:
-    """Makes derived streams of the inner queries of one text."""
+    """Builds the derived streams of the inner queries of one text."""
 
     def __init__(self, parsed: Parsed, catalog: Catalog, scalars: Scalars, what: str):
         self.parsed, self.catalog, self.scalars, self.what = parsed, catalog, scalars, what
@@ -72,7 +72,7 @@ class RowMaker:
         call = generator_of(item)
         assert call is not None
         if len(items) > 1 or made_of is not None:
-            self.parsed.fail("a stream is exploded once, and not after UNION ALL", call)
+            self.parsed.fail("a query can explode one expression of a stream, and none of a UNION ALL", call)
         if len(call.expressions) != 1:
             self.parsed.fail(f"{call.name.lower()}() takes an array or a map", call)
         relation = self._declared(table)
@@ -80,22 +80,24 @@ class RowMaker:
         sql = texts.text(call.expressions[0])
         (kind,) = self._types(relation.columns, [sql], [call.expressions[0]])
         if pa.types.is_map(kind):
-            made = {KEY: kind.key_type, VALUE: kind.item_type}
+            element_columns = {KEY: kind.key_type, VALUE: kind.item_type}
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            made = {ELEMENT: kind.value_type}
+            element_columns = {ELEMENT: kind.value_type}
         else:
             self.parsed.fail(f"{call.name.lower()}() takes an array or a map, and this is {kind}", call)
-        columns = {**relation.columns, ELEMENT_POSITION: pa.int32(), **made}
+        columns = {**relation.columns, ELEMENT_POSITION: pa.int32(), **element_columns}
         branch = Branch(relation.name, tuple((name, quote(name)) for name in columns), None, sql)
-        self._replace_item(select, item, call, own, list(made))
+        self._replace_item(select, item, call, own, list(element_columns))
         assert relation.time is not None
         return DerivedStream(tuple(columns.items()), relation.time, (branch,), frozenset(texts.called()))
 
     def _replace_item(
-        self, select: exp.Select, item: exp.Expr, call: exp.Anonymous, own: str, made: list[str]
+        self, select: exp.Select, item: exp.Expr, call: exp.Anonymous, own: str, element_columns: list[str]
     ) -> None:
-        """Put the columns of the derived stream in the place of explode, and leave out rows without elements."""
-        sources = [ELEMENT_POSITION, *made] if call.name.lower().startswith("pos") else made
+        """Replace explode by the columns of the derived stream, and leave out rows without elements."""
+        sources = (
+            [ELEMENT_POSITION, *element_columns] if call.name.lower().startswith("pos") else element_columns
+        )
         if isinstance(item, exp.Aliases):
             names = [each.name for each in item.expressions]
         elif isinstance(item, exp.Alias):
@@ -107,7 +109,7 @@ class RowMaker:
             ]
         if len(names) != len(sources):
             self.parsed.fail(
-                f"{call.name.lower()}() makes {len(sources)} columns here: AS (a, b) names them", item
+                f"{call.name.lower()}() returns {len(sources)} columns here; name them with AS (a, b)", item
             )
         shown = [
             exp.Alias(this=_column(own, source), alias=exp.to_identifier(name, quoted=True))
@@ -155,7 +157,7 @@ class RowMaker:
             branches.append(replace(branch, columns=renamed))
         if not timed:
             self.parsed.fail(
-                "each part of UNION ALL has to select the time of its stream, all in the same place",
+                "each part of UNION ALL must select the event time of its stream, in the same position",
                 parts[0][-1],
             )
         return DerivedStream(
@@ -180,7 +182,7 @@ class RowMaker:
             relation = relation_of_derived(made_of)
             catalog = replace(catalog, streams={**catalog.streams, made_of.name: relation})
         else:
-            self.parsed.fail("UNION ALL of a UNION ALL: write all parts in one", place)
+            self.parsed.fail("a UNION ALL can't read another UNION ALL; write all parts in one", place)
         texts = _RowTexts(self.parsed, catalog, table, own)
         sqls = [texts.text(expression) for _, expression in columns.values()]
         condition = None if where is None else texts.text(where)
@@ -197,13 +199,15 @@ class RowMaker:
         return Branch(stream, named, condition, unnest), kinds, times, set(functions)
 
     def _declared(self, table: exp.Table) -> Relation:
-        """The declared stream that rows are made of."""
+        """The declared stream that rows are derived from."""
         folded = table.name.casefold()
         relation = next(
             (each for name, each in self.catalog.streams.items() if name.casefold() == folded), None
         )
         if relation is None or not relation.is_declared or relation.time is None:
-            self.parsed.fail(f"UNION ALL and explode read declared streams, and {table.name} is none", table)
+            self.parsed.fail(
+                f"UNION ALL and explode read declared streams, and {table.name} is not one", table
+            )
         return relation
 
     def _types(
@@ -238,7 +242,7 @@ class _RowTexts:
 
 def relation_of_derived(derived: DerivedStream) -> Relation:
     """A derived stream as queries read it."""
-    why = "its rows are made by UNION ALL or explode; join the streams themselves"
+    why = "it is the result of UNION ALL or explode; join the streams themselves"
     return Relation(derived.name, dict(derived.columns), derived.time, why, is_declared=False)
 
 

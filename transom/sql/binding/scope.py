@@ -31,10 +31,8 @@ class FromItem:
     used: set[str] = field(default_factory=set)
     folded: dict[str, list[str]] = field(default_factory=dict)
     prefix: str | None = None  # of its columns in a pair, if two streams are joined
-    is_membership: bool = (
-        False  # whether rows are only searched in it: its columns are read in its condition only
-    )
-    is_closed: bool = False  # whether its condition was read, and its columns can't be read any more
+    is_membership: bool = False  # of a semi or anti join: only its condition reads its columns
+    is_closed: bool = False  # its condition was read, so its columns can't be read any more
     shown: str = ""  # its name in errors
 
     def __post_init__(self) -> None:
@@ -186,7 +184,8 @@ class Scope:
                 if source.alias.casefold() == parts[0].casefold():
                     if source.is_closed:
                         message = (
-                            f"columns of {source.shown} can't be read here: rows are only searched in it"
+                            f"columns of {source.shown} can't be read here, only in the condition of its semi "
+                            "join, anti join, IN or EXISTS"
                         )
                         self.parsed.fail(message, node)
                     names = source.folded.get(parts[1].casefold(), [])

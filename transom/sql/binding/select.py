@@ -115,7 +115,7 @@ class SelectBinder:
             self.parsed.fail(message, limit)
         if not self.windowing.spec.is_shared_by_groups:
             message = (
-                "LIMIT gives the first rows of each window, and these are windows of one group with one row; "
+                "LIMIT gives the first rows of each window, and each of these windows has only one row; "
                 "use HAVING, or ORDER BY ... LIMIT in a query over the results of this one"
             )
             self.parsed.fail(message, limit)

@@ -1,6 +1,6 @@
-"""A join of two streams within a time bound: its keys, its bound, and the stream of pairs that it makes.
+"""A join of two streams within a time bound: its keys, its bound, and the stream of its pairs.
 
-The pairs are the rows of a stream of their own, which the query reads. Their columns are those of both rows, named
+The query reads the pairs as the rows of a derived stream. Their columns are those of both rows, named
 after their streams, and `join_time`, the later time of the two rows. Queries that join the same streams by the same
 keys within the same bound read the same stream of pairs, whichever stream they name first.
 """
@@ -49,7 +49,7 @@ class PairStream:
     types: list[tuple[pa.DataType, tuple[pa.DataType, pa.DataType]]] = field(default_factory=list)
 
     def set_types(self, scope: Scope, types: Sequence[tuple[pa.DataType, pa.DataType]]) -> None:
-        """Note the types in which keys are compared, given those of both sides."""
+        """Set the types in which keys are compared, given those of both sides."""
         nodes = (node for node, _ in self.keys)
         self.types = [(_compared(scope, node, *own), own) for node, own in zip(nodes, types, strict=True)]
 
@@ -85,7 +85,7 @@ class PairStream:
 def bind_stream_join(
     scope: Scope, printer: Printer, conditions: list[exp.Expr]
 ) -> tuple[PairStream, list[exp.Expr]]:
-    """Make the stream of pairs of the scope's two streams; also return the conditions that are left for WHERE."""
+    """The stream of pairs of the scope's two streams, and the conditions that are left for WHERE."""
     return _Binder(scope, printer).bind(conditions)
 
 
@@ -159,16 +159,16 @@ class _Binder:
     # --- the time bound ---
 
     def _bounds(self, node: exp.Expr) -> bool:
-        """Whether a condition bounds the difference of the times, which is noted."""
-        found = list(self._differences(node))
-        for kind, value in found:
+        """Whether a condition bounds the difference of the times; if so, the bound is narrowed by it."""
+        differences = list(self._differences(node))
+        for kind, value in differences:
             if kind in (exp.GT, exp.GTE, exp.EQ):
                 least = value + (kind is exp.GT)
                 self.low = least if self.low is None else max(self.low, least)
             if kind in (exp.LT, exp.LTE, exp.EQ):
                 most = value - (kind is exp.LT)
                 self.high = most if self.high is None else min(self.high, most)
-        return bool(found)
+        return bool(differences)
 
     def _differences(self, node: exp.Expr) -> Iterator[tuple[type[exp.Expr], int]]:
         """Comparisons of the second time minus the first with constants that a condition consists of."""
@@ -254,12 +254,12 @@ class _Binder:
             start, end = (f"{source.alias}.{source.relation.time}" for source in (first, second))
             span = "INTERVAL 10 minutes" if self.kind is ClockKind.TIME else "10"
             self.parsed.fail(
-                f"the join of {names} needs a time bound, before and after: for example "
+                f"the join of {names} needs a time bound with a lower and an upper limit; for example "
                 f"{end} BETWEEN {start} AND {start} + {span}",
                 second.node,
             )
         if self.low > self.high:
-            self.parsed.fail(f"no rows of {names} meet: the time bound is empty", second.node)
+            self.parsed.fail(f"no rows of {names} can match: the time bound is empty", second.node)
 
     def _unknown_names(self) -> None:
         """Report an unknown name, which is a better error than a missing condition."""

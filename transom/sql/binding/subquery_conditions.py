@@ -1,7 +1,7 @@
-"""Conditions that search a static table: IN and EXISTS with a subquery, and ranges that a join bounds.
+"""Conditions that search a static table: IN and EXISTS with a subquery, and the bounds of range joins.
 
-`x IN (SELECT k FROM t)` is true if a row of the table equals x, as in a SEMI JOIN. `x NOT IN (...)` is true if none
-equals it or might: it is three ANTI JOINs, for an equal key, for a null key, and for a null x unless there are no rows.
+`x IN (SELECT k FROM t)` is a SEMI JOIN for an equal key. `x NOT IN (SELECT k FROM t)` is three ANTI JOINs: for an equal
+key, for a null key, and, if x is null, for any row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Condition = Callable[
 
 
 class SearchKind(Enum):
-    """Whether a row is kept if the table has a row that meets the condition, or if it has none."""
+    """Whether a row is kept if some row of the table satisfies the condition, or if none does."""
 
     SEMI = "semi"
     ANTI = "anti"
@@ -39,7 +39,7 @@ class SubqueryCondition:
 
 
 def subquery_conditions(scope: Scope, node: exp.Expr) -> list[SubqueryCondition] | None:
-    """The searches that a condition of WHERE is; None for other conditions."""
+    """The searches of a condition of WHERE; None if it has no subquery."""
     inner, is_negated = bare(node), False
     while isinstance(inner, exp.Not):
         inner, is_negated = bare(inner.this), not is_negated
@@ -49,9 +49,7 @@ def subquery_conditions(scope: Scope, node: exp.Expr) -> list[SubqueryCondition]
         return _Reader(scope, inner, inner.args["query"].this).member(inner.this, is_negated)
     for part in node.find_all(exp.Exists, exp.In):
         if isinstance(part, exp.Exists) or part.args.get("query") is not None:
-            message = (
-                "a subquery is a condition of its own: connect it with AND, not inside of another condition"
-            )
+            message = "a subquery must be a whole condition of WHERE; connect it with others by AND only"
             scope.parsed.fail(message, part)
     return None
 
@@ -84,7 +82,7 @@ class _Reader:
             bare(item.unalias()).this, exp.Star
         ):
             self.parsed.fail(
-                "a subquery after IN selects a column of the table, and no expression", self.place
+                "a subquery after IN selects a column of the table, not an expression", self.place
             )
         kind = SearchKind.ANTI if is_negated else SearchKind.SEMI
         first = self._with(sought, item, lambda key, value: exp.EQ(this=key, expression=value), kind)
@@ -100,9 +98,9 @@ class _Reader:
         """A search with one more condition, over the selected key and the sought value."""
         source = self._source()
         key = self._qualified(bare(item.unalias()).copy(), source)
-        made = condition(key, bare(sought).copy())
-        is_free = not isinstance(made, exp.EQ)
-        return SubqueryCondition(source, [made, *self._where(source)], kind, is_free)
+        comparison = condition(key, bare(sought).copy())
+        is_free = not isinstance(comparison, exp.EQ)
+        return SubqueryCondition(source, [comparison, *self._where(source)], kind, is_free)
 
     def _source(self) -> FromItem:
         """The table, under a name of its own; its columns are found by that name only."""

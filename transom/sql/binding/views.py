@@ -22,7 +22,7 @@ _PROBE = "(view)"  # the name of the query that binds a view; no query has a nam
 
 @dataclass(frozen=True)
 class BoundView:
-    """A view whose names are resolved: the stream that it reads in the end, and its columns."""
+    """A view whose names are resolved: the declared stream below it, and its columns."""
 
     name: str
     stream: str

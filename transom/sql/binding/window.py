@@ -22,7 +22,7 @@ from transom.sql.syntax.token_reader import INTEGER, Piece, read_length
 _FORMS = (
     "write FROM {stream} [RANGE 4 minutes SLIDE 1 minute], "
     "or GROUP BY window({time}, '4 minutes', '1 minute'), or [SESSION 30 minutes], "
-    "or [RANGE 4 minutes] for a query that is looked up"
+    "or [RANGE 4 minutes] for an on-demand query"
 )
 
 
@@ -125,7 +125,7 @@ class _Bracket:
                 "UP TO needs SLIDE: by how much each window is longer than the one before it", size
             )
         if bracket.origin is not None:
-            message = "ORIGIN needs SLIDE: windows of a query that is looked up end at the newest row"
+            message = "ORIGIN needs SLIDE: windows of an on-demand query end at the newest row"
             raise self._error(message, bracket.origin)
         return Windowing(clock, kind, WindowSpec(length, 1), on_demand=True)
 
@@ -133,21 +133,21 @@ class _Bracket:
         """Refuse windows that a join of two streams does not have."""
         bracket, time = self.bracket, self.scope.stream.relation.time
         if bracket.rows is not None:
-            message = "pairs of a join have no numbers: use RANGE instead of ROWS"
+            message = "pairs of a join have no row numbers; use RANGE instead of ROWS"
             raise self._error(message, bracket.rows)
         if clock.attribute != time:
             raise self._error(
-                f"windows over a join follow {time}, the later time of the two rows", bracket.wattr
+                f"windows over a join are along {time}, the later time of the two rows", bracket.wattr
             )
         if bracket.slide is None:
             raise self._error(
-                "a query over a join of streams can't be looked up: it needs SLIDE", bracket.range
+                "a query over a join of streams needs SLIDE: it can't be on demand", bracket.range
             )
 
     def _not_a_multiple(self) -> str:
         function = self.bracket.table_function
         if function is None:
-            return "the range of windows that grow must be a multiple of SLIDE"
+            return "the range of cumulative windows must be a multiple of SLIDE"
         slide = "step" if function == "CUMULATE" else "slide"
         return f"the size of {function} must be a multiple of its {slide}, as in Flink"
 
@@ -170,7 +170,9 @@ class _Bracket:
 
     def _session(self, gap: Piece) -> Windowing:
         if self.scope.pairs is not None:
-            raise self._error("there are no sessions over a join of streams: use RANGE and SLIDE", gap)
+            raise self._error(
+                "session windows over a join of streams are not supported; use RANGE and SLIDE", gap
+            )
         for name in ("range", "rows", "slide", "origin", "zone"):
             piece: Piece | None = getattr(self.bracket, name)
             if piece is not None:
@@ -188,7 +190,7 @@ class _Bracket:
         if bracket.rows is None or bracket.slide is None:
             raise self._error("PARTITION BY needs ROWS and SLIDE: [PARTITION BY card ROWS 5 SLIDE 1]", None)
         if self.scope.pairs is not None or len(self.scope.sources) > 1:
-            raise self._error("windows of the rows of a key are over one stream, without joins", None)
+            raise self._error("windows with PARTITION BY are over one stream, without joins", None)
         clock, kind = self._rows()
         rows, slide = (
             read_length(self.text, piece, clock.kind, word)
@@ -254,7 +256,7 @@ def _from_call(scope: Scope, call: exp.Expr, text_of: Callable[[exp.Expr], str])
     parsed, args, name = scope.parsed, call.expressions, call.name.lower()
     is_session = name == "session_window"
     if is_session and scope.pairs is not None:
-        parsed.fail("there are no sessions over a join of streams: use window()", call)
+        parsed.fail("session windows over a join of streams are not supported; use window()", call)
     if is_session and len(args) != 2:
         parsed.fail("session_window() takes a time column and a gap", call)
     if not 1 < len(args) <= 4:
@@ -283,7 +285,7 @@ def _time_column(scope: Scope, node: exp.Expr, function: str, text_of: Callable[
     column = scope.column(node) if isinstance(node, exp.Column) else None
     if column is not None and scope.pairs is not None and column.source is not scope.pairs:
         time = scope.pairs.relation.time
-        message = f"windows over a join follow {time}, the later time of the two rows"
+        message = f"windows over a join are along {time}, the later time of the two rows"
         scope.parsed.fail(f"{message}: write {function}({time}, ...)", node)
     if column is not None and column.plain:
         return column.name

@@ -53,9 +53,7 @@ class EmitClause(WindowQueryClause):
     def check_groups(self, parsed: Parsed) -> None:
         """Refuse what needs a slide that all groups share, for a query with sessions or windows of keys."""
         if self.emit.at or self.emit.accuracy is not None:
-            message = (
-                "groups have no slide in common; write EMIT EARLY EVERY '1 minute', or EMIT EARLY ON DEMAND"
-            )
+            message = "these windows have no common slide; write EMIT EARLY EVERY '1 minute', or EMIT EARLY ON DEMAND"
             parsed.fail_at(message, self)
 
     def bound(self, text: str, context: ClauseContext) -> Emit:

@@ -1,4 +1,4 @@
-"""EMIT EMPTY, at the end of a query: windows that close without rows have results, too."""
+"""EMIT EMPTY, at the end of a query: windows without rows have results too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EmptyClause(WindowQueryClause):
 
     def check(self, parsed: Parsed, on_demand: bool) -> None:
         if on_demand:
-            message = "EMIT EMPTY needs SLIDE: a query without it is looked up, and reports nothing by itself"
+            message = "EMIT EMPTY needs SLIDE: an on-demand query reports nothing by itself"
             parsed.fail_at(message, self)
 
     def bound(self, text: str, context: ClauseContext) -> EmptyWindows:

@@ -192,7 +192,7 @@ class _Tokens:
             self._fail(f"WITH is not supported here{hint}" if hint else _REFUSED[kind], token)
         if token.text.upper() == "MATCH_RECOGNIZE" and self._kind(at + 1) == TokenType.L_PAREN:
             self._fail(
-                "MATCH_RECOGNIZE is not supported: queries aggregate windows, and find no patterns", token
+                "MATCH_RECOGNIZE is not supported: queries aggregate windows and match no patterns", token
             )
         if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
             self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
@@ -209,7 +209,7 @@ class _Tokens:
             self._fail("write GROUP BY, without the hyphen", self.tokens[at - 1], self.tokens[at + 1])
 
     def _is_allowed(self, at: int) -> bool:
-        """Whether a token that is mostly refused stands where it may: UNION ALL in a subquery, or LATERAL VIEW."""
+        """Whether a refused token is in an allowed place: UNION ALL in a subquery, or LATERAL VIEW."""
         kind = self._kind(at)
         if kind == TokenType.LATERAL:
             return at + 1 < len(self.tokens) and self.tokens[at + 1].text.upper() == "VIEW"
@@ -217,7 +217,7 @@ class _Tokens:
             return False
         if self._kind(at + 1) != TokenType.ALL:
             self._fail(
-                "UNION removes equal rows, which a stream has no end to find; write UNION ALL",
+                "UNION removes duplicate rows, which needs the whole stream; write UNION ALL",
                 self.tokens[at],
             )
         return self.is_view or self._depth(at) > 0

@@ -77,7 +77,7 @@ class _Statement(TokenReader):
             self.expect("REPLACE")
         if self.word() in ("GLOBAL", "TEMP", "TEMPORARY", "MATERIALIZED"):
             kind = self.take()
-            self.fail(f"leave out {word_of(kind)}: all views of an engine are of one kind", kind)
+            self.fail(f"leave out {word_of(kind)}: an engine has only one kind of view", kind)
         self.expect("VIEW")
         return self._create(replaces) if word_of(verb) == "CREATE" else self._drop()
 

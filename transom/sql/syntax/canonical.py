@@ -124,7 +124,7 @@ class Printer:
             return f"{this} IS {negation}{self.text(node.expression)}"
         if isinstance(node, exp.In):
             if node.args.get("query") is not None:
-                self.parsed.fail("a subquery after IN is a condition of WHERE", node)
+                self.parsed.fail("IN with a subquery is allowed in WHERE only", node)
             if not node.expressions:
                 self.parsed.fail("IN needs a list of values", node)
             return f"{this} {negation}IN ({self._list(node.expressions)})"
@@ -169,7 +169,7 @@ class Printer:
             # A name that is spelled alike is another aggregate with other values: it is no hint.
             self.parsed.fail(f"the aggregate {written} is not supported", node)
         if name in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
-            message = f"{name}() is written in a subquery or a view, or after LATERAL VIEW"
+            message = f"{name}() is allowed only in a subquery, in a view, or after LATERAL VIEW"
             self.parsed.fail(message, node)
         if name in ("grouping", "grouping_id"):
             self.parsed.fail(f"{name}() needs GROUPING SETS, ROLLUP or CUBE in GROUP BY", node)

@@ -13,7 +13,7 @@ from transom.errors import SQLError
 from transom.sql.derived_stream import DerivedStream
 from transom.sql.syntax.token_reader import Piece
 
-WRITTEN = "written"  # how a constant of another text, that of a view, is written there
+WRITTEN = "written"  # the source text of a constant that comes from the text of a view
 NAMED = "named"  # marks an expression that was put in place of a column with the column's name
 
 
@@ -74,7 +74,7 @@ class Parsed:
     select: exp.Select
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
-    derived: DerivedStream | None = None  # the stream, if it is made of other streams
+    derived: DerivedStream | None = None  # the stream, if it is derived from other streams
     is_derived: bool = False  # a subquery was inlined: its alias is before every column of the stream
 
     @property
