@@ -147,3 +147,11 @@ def test_the_expressions_of_all_queries_of_a_stream_are_limited() -> None:
         engine.register(sql(6).replace("FROM s", "FROM t"), "q6_of_t")
         engine.query("q2").drop()
         engine.register(sql(6), "q6")
+
+
+def test_a_day_of_a_zone_by_the_second_is_no_more_than_a_day() -> None:
+    day = "SELECT count(*) FROM s [RANGE UP TO 1 day SLIDE 1 second{}]"
+    with transom.Engine(backend="local") as engine:
+        engine.feed("s", "name string, v int, ts timestamp", time="ts")
+        engine.register(day.format(""), "utc")
+        engine.register(day.format(" IN TIME ZONE 'Europe/Berlin'"), "berlin")

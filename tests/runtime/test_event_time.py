@@ -140,14 +140,19 @@ def test_a_wrong_time_is_refused(
     ("call", "message"),
     [
         ("window(timestamp_seconds(t), '1 minute')", "declare the stream with time='timestamp_seconds(t)'"),
-        ("window(t, '1 minute')", "declare the stream with time='t', time_unit='ms'"),
+        ("window(u, '1 minute')", "declare the stream with time='u', time_unit='ms'"),
+        (
+            "window(t, '1 minute')",
+            "write window(event_time, ...) for the event time that the stream makes of it",
+        ),
+        ("session_window(t, '1 minute')", "write session_window(event_time, ...) for the event time"),
     ],
 )
 def test_another_expression_in_window_says_how_to_declare_it(
     make_engine: EngineFactory, tmp_path: Path, call: str, message: str
 ) -> None:
     engine = make_engine(tmp_path)
-    engine.feed("s", "t bigint", time="t", time_unit="ms")
+    engine.feed("s", "t bigint, u bigint", time="t", time_unit="ms")
     with pytest.raises(SQLError) as refused:
         engine.register(f"SELECT count(*) FROM s GROUP BY {call}")
     assert message in refused.value.message

@@ -10,6 +10,7 @@ import pytest
 import transom
 from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import BIDS, answers, bids, bids_engine, bids_files
+from transom.aggregates.run_tree import RunTree
 from transom.errors import CostError, SQLError
 
 LAST_THREE = "SELECT site, sum(price) AS s FROM bids [PARTITION BY site ROWS 3 SLIDE 1] GROUP BY site"
@@ -118,3 +119,26 @@ def test_what_is_refused_says_why(make_engine: EngineFactory, tmp_path: Path) ->
         engine.register("SELECT max(s) FROM last [RANGE 10 SLIDE 10]")
     with pytest.raises(CostError, match=r"50,000 rows kept for each key.*rows_of_key"):
         engine.register(LAST_THREE.replace("ROWS 3", "ROWS 50000"))
+
+
+def test_queries_with_other_conditions_do_not_combine_each_others_states(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    combined = []
+    combine = RunTree.combine
+
+    def counted(runs: RunTree, *rest: Any) -> Any:
+        combined.append(len(runs.starts))
+        return combine(runs, *rest)
+
+    engine, feed = bids_engine(make_engine, tmp_path)
+    queries = [
+        engine.register(LAST_THREE.replace("GROUP", f"WHERE price > {limit} GROUP"), f"q{limit}")
+        for limit in range(20)
+    ]
+    step(engine, feed, (1, 0.5, "12:00"))
+    monkeypatch.setattr(RunTree, "combine", counted)
+    step(engine, feed, *((1, float(price), f"12:{price:02}") for price in range(1, 31)))
+    assert [len(answers(query)) for query in queries] == [31, *range(29, 10, -1)]
+    windows = 20 * 30
+    assert sum(combined) <= 3 * windows, "each window combines the sum and the count of its own query"

@@ -34,6 +34,21 @@ def test_several_columns() -> None:
     assert query.window == WindowSpec.of_keys(4, 2)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM Trades [PARTITION BY Trades.site ROWS 5 SLIDE 1] GROUP BY site",
+        "FROM Trades T [PARTITION BY T.`site` ROWS 5 SLIDE 1] GROUP BY T.site",
+        "FROM Trades [PARTITION BY upper(symbol) ROWS 5 SLIDE 1] GROUP BY upper( Symbol )",
+        "FROM Trades [PARTITION BY (abs(site), symbol) ROWS 5 SLIDE 1] GROUP BY symbol, abs(site)",
+        "FROM (SELECT site AS place, ts FROM Trades) [PARTITION BY place ROWS 5 SLIDE 1] GROUP BY place",
+        "FROM (SELECT site % 7 AS place, ts FROM Trades) d [PARTITION BY d.place ROWS 5 SLIDE 1] GROUP BY place",
+    ],
+)
+def test_keys_can_be_qualified_computed_and_columns_of_a_subquery(text: str) -> None:
+    assert bound(f"SELECT count(*) AS n {text}").window == WindowSpec.of_keys(5, 1)
+
+
 def test_queries_that_differ_in_numbers_only_are_read_once() -> None:
     text = "SELECT site, count(*) AS n FROM Trades [PARTITION BY site ROWS #0 SLIDE #] GROUP BY site"
     texts = {number: text.replace("#", number) for number in ("1", "2", "3")}
@@ -53,6 +68,17 @@ def test_queries_that_differ_in_numbers_only_are_read_once() -> None:
         (f"FROM Trades {FIVE_BY_ONE}", "GROUP BY must have the columns of PARTITION BY", FIVE_BY_ONE),
         (f"FROM Trades {FIVE_BY_ONE} GROUP BY site, symbol", "and no others", FIVE_BY_ONE),
         (f"FROM Trades {FIVE_BY_ONE} GROUP BY site + 1", "and no others", FIVE_BY_ONE),
+        ("FROM Trades [PARTITION BY sit ROWS 5 SLIDE 1] GROUP BY site", "unknown column sit", None),
+        (
+            "FROM Trades [PARTITION BY site % 7 ROWS 5 SLIDE 1] GROUP BY site % 7",
+            "takes no constants: site % 7; compute the key in a subquery",
+            None,
+        ),
+        (
+            "FROM (SELECT site, symbol, ts FROM Trades) [PARTITION BY symbol ROWS 5 SLIDE 1] GROUP BY site",
+            "and no others",
+            None,
+        ),
         (
             f"FROM Trades T {FIVE_BY_ONE} JOIN Close C ON T.symbol = C.symbol GROUP BY site",
             "over one stream, without joins",
@@ -74,3 +100,8 @@ def test_what_windows_of_keys_cannot_have_is_pointed_at(text: str, said: str, pl
     error = refused.value
     assert said in error.message
     assert place is None or text[error.start : error.end] == place
+
+
+def test_no_query_over_the_results_is_suggested_as_none_can_read_them() -> None:
+    with pytest.raises(SQLError, match=r"use HAVING\n"):
+        bound(f"SELECT site, count(*) AS n FROM Trades {FIVE_BY_ONE} GROUP BY site ORDER BY n LIMIT 3")

@@ -31,6 +31,8 @@ GROUPED = "GROUP BY session_window(ts, '30 minutes'), site"
         "SELECT site, count(*) FROM TABLE(SESSION(TABLE Trades PARTITION BY (Site), DESCRIPTOR(ts), "
         "INTERVAL '30' MINUTES)) "
         "GROUP BY site, window_start, window_end",
+        "SELECT site, count(*) FROM TABLE(SESSION(DATA => TABLE Trades PARTITION BY Trades.site, "
+        "TIMECOL => DESCRIPTOR(ts), GAP => INTERVAL '30' MINUTES)) GROUP BY window_start, window_end, site",
         "SELECT site, count(*) FROM (SELECT * FROM Trades WHERE price > 1) d [SESSION 30 minutes] GROUP BY site",
     ],
 )
@@ -119,7 +121,17 @@ def test_queries_that_differ_in_gaps_only_are_read_once() -> None:
             "no common slide",
             "EMIT",
         ),
-        ("SELECT count(*) FROM Trades [SESSION 1 min] USING exact", "USING", None),
+        ("SELECT count(*) FROM Trades [SESSION 1 min] USING exact", "the query has sessions", None),
+        (
+            "SELECT count(*) FROM Trades [SESSION 1 min IN TIME ZONE 'UTC']",
+            "SESSION takes no IN TIME ZONE",
+            "'UTC'",
+        ),
+        (
+            "SELECT count(*) FROM Trades GROUP BY SESSION(ts, INTERVAL '5' MINUTE), site",
+            "SESSION is not supported here; write GROUP BY session_window(ts, '10 minutes')",
+            None,
+        ),
         ("SELECT count(*) FROM Trades [SESSION 1 min] EMIT EMPTY", "EMIT EMPTY needs RANGE and SLIDE", None),
         (
             "SELECT LAG(count(*)) OVER WINDOWS FROM Trades [SESSION 1 min]",

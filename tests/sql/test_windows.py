@@ -141,6 +141,7 @@ def test_a_window_may_be_grouped_by_through_its_alias_or_position() -> None:
         ("SELECT count(*) FROM Trades [ROWS 5 minutes SLIDE 1]", "over rows is a plain number", "5 minutes"),
         ("SELECT count(*) FROM Trades [ROWS 5 SLIDE 1 WATTR ts]", "takes no WATTR", "ts"),
         ("SELECT count(*) FROM Trades [ROWS 5 RANGE 5 min SLIDE 1]", "not both", "5"),
+        ("SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min WATTR spot.lat]", "unknown column spot.lat, and WATTR takes a column; declare the stream with time='spot.lat'", "spot.lat"),
         ("SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min WATTR symbol]", "symbol is no clock: it is string", "symbol"),
         ("SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min WATTR tss]", "unknown column tss; did you mean ts?", "tss"),
         ("SELECT count(*) FROM clockless [RANGE 5 min SLIDE 1 min]", "no time column; name one with WATTR", "[RANGE 5 min SLIDE 1 min]"),

@@ -14,7 +14,8 @@ from functools import lru_cache, singledispatch
 
 from sqlglot import exp
 
-from transom.elements import Summary
+from transom.durations import DAY, SECOND
+from transom.elements import Summary, WindowSpec
 from transom.errors import CostError, SQLError
 from transom.plan.limits import Limits
 from transom.promising.zones import ZONES_PER_GRANULARITY
@@ -147,7 +148,7 @@ def _(query: Query) -> Iterator[Estimate]:
             yield Estimate("session_gap", spec.range, what, "use a shorter gap")
         if spec.is_keyed:
             yield Estimate("rows_of_key", spec.range, "rows kept for each key", "use fewer ROWS")
-        per_row = 1 if spec.is_session else -(-spec.range // spec.slide)
+        per_row = 1 if spec.is_session else -(-_usual_range(spec) // spec.slide)
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
         )
@@ -167,6 +168,11 @@ def _(query: Query) -> Iterator[Estimate]:
     advice = "use a longer SLIDE or fewer aggregates"
     yield Estimate("group_bytes", _group_bytes(query), "bytes for each group", advice)
     yield _text_estimate(_longest_text(query))
+
+
+def _usual_range(spec: WindowSpec) -> int:
+    """The range of a window; of a calendar without the day that a zone can repeat once in its history."""
+    return spec.range if spec.calendar is None else spec.range - DAY + 3_600 * SECOND
 
 
 @singledispatch

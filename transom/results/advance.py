@@ -342,10 +342,9 @@ class _Work(Reading):
             sheet, own = self.sheets[key], self._with_boundaries(readers.asking[key], before, after)
             ended, is_needed = ended_windows(layout, sheet, own, before.totals.accepted)
             self._trim([key], SheetStack((), [sheet]), is_needed)
-            self.finals += ended.num_rows
-            self.unshared_finals += ended.num_rows
-            if ended.num_rows:
-                yield from self.lowered(layout, ended, own, batch.partial, defaultdict(list))
+            self.finals += len(ended)
+            self.unshared_finals += len(ended)
+            yield from self.lowered_of_keys(ended, own, batch.partial)
 
     def _close_stack(
         self,

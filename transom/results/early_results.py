@@ -208,9 +208,12 @@ class _Sweep(Reading):
             asked = [(query, home) for query, home in readers[key] if query.name in sides]
             if key in self.sheets and asked:
                 own = [Reader(query, home, *sides[query.name]) for query, home in asked]
-                if layout.gap is not None or layout.keyed:
-                    read = requested_windows if layout.keyed else requested_sessions
-                    requested = read(layout, self.sheets[key], own)
+                if layout.keyed:
+                    windows = requested_windows(layout, self.sheets[key], own)
+                    yield from self.lowered_of_keys(windows, own, partial)
+                    continue
+                if layout.gap is not None:
+                    requested = requested_sessions(layout, self.sheets[key], own)
                     if requested.num_rows:
                         yield from self.lowered(layout, requested, own, partial, scattered)
                     continue

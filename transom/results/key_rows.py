@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import expand_runs
 from transom.aggregates.run_tree import RunTree
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import group
-from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
+from transom.columns.table_columns import SELECTION, SLICE, STOP
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.sheets import one_array
 from transom.plan.layout import Layout
@@ -58,6 +58,50 @@ class Lanes:
         return cls(begin, end, homes[begin], before, stops[end - 1], stops)
 
 
+@dataclass(frozen=True)
+class KeyWindows:
+    """Windows of lanes as runs of rows of a sheet: of which reader, and with which id.
+
+    Their states are combined where they are read. Queries with other conditions have other states of the same rows, and
+    read none of each other's.
+    """
+
+    layout: Layout
+    sheet: pa.Table
+    readers: Ints
+    wids: Ints
+    begin: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.readers)
+
+    def states(self, columns: Sequence[str], chosen: Ints) -> dict[str, pa.Array]:
+        """Columns of states, combined for some of the windows."""
+        order = np.lexsort((self.end[chosen], self.begin[chosen]))
+        sorted_rows, back = chosen[order], np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        runs, at = RunTree(self.begin[sorted_rows], self.end[sorted_rows]), pa.array(back)
+        states: dict[str, pa.Array] = {}
+        for place in dict.fromkeys(self._places[column] for column in columns):
+            names = self.layout.columns(place)
+            parts = [one_array(self.sheet[name]) for name in names]
+            combined = runs.combine(self.layout.accumulators[place], parts)
+            states.update((name, part.take(at)) for name, part in zip(names, combined, strict=True))
+        return states
+
+    def groups(self, chosen: Ints) -> dict[str, pa.Array]:
+        """The groups of some of the windows."""
+        heads = pa.array(self.begin[chosen])
+        return {name: one_array(self.sheet[name]).take(heads) for name in self.layout.key_names}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The accumulator of each column of states."""
+        places = range(len(self.layout.accumulators))
+        return {name: place for place in places for name in self.layout.columns(place)}
+
+
 def with_numbers(layout: Layout, sheet: pa.Table, first_new: int) -> pa.Table:
     """A sheet whose new rows have the numbers of their groups."""
     if not sheet.num_rows:
@@ -68,7 +112,7 @@ def with_numbers(layout: Layout, sheet: pa.Table, first_new: int) -> pa.Table:
 
 def ended_windows(
     layout: Layout, sheet: pa.Table, readers: Sequence[Reader], first_new: int
-) -> tuple[pa.Table, Mask]:
+) -> tuple[KeyWindows, Mask]:
     """The windows that new rows ended, and which rows later windows need."""
     lanes = Lanes.of(layout, sheet, first_new)
     at, which, spec = _pairs(lanes, readers)
@@ -82,7 +126,7 @@ def ended_windows(
     return windows, is_needed
 
 
-def requested_windows(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> pa.Table:
+def requested_windows(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]) -> KeyWindows:
     """The windows in progress that lie between the two boundaries of each reader: those that prods request."""
     lanes = Lanes.of(layout, sheet, np.iinfo(np.int64).max)
     at, which, spec = _pairs(lanes, readers)
@@ -91,8 +135,9 @@ def requested_windows(layout: Layout, sheet: pa.Table, readers: Sequence[Reader]
     wids, of = expand_runs(lanes.after[at] // slide, (lanes.after[at] - 1 + size) // slide)
     at, which = at[of], which[of]
     wanted = np.zeros(len(wids), bool)
+    bounds = np.searchsorted(which, np.arange(len(readers) + 1)).tolist()
     for number, reader in enumerate(readers):
-        mine = np.flatnonzero(which == number)
+        mine = slice(bounds[number], bounds[number + 1])
         keys = [one_array(sheet[name]).take(pa.array(lanes.begin[at[mine]])) for name in layout.key_names]
         ends = (wids[mine] + 1) * spec[1][number]
         now, was = (
@@ -125,22 +170,10 @@ def _pairs(lanes: Lanes, readers: Sequence[Reader]) -> tuple[Ints, Ints, tuple[I
 
 def _windows(
     layout: Layout, sheet: pa.Table, lanes: Lanes, at: Ints, which: Ints, wids: Ints, spec: tuple[Ints, Ints]
-) -> pa.Table:
-    """Windows of lanes, combined from their rows: as closed windows."""
+) -> KeyWindows:
+    """Windows of lanes: the rows that they hold."""
     ends = (wids + 1) * spec[1][which]
     first = lanes.stops[lanes.begin[at]] - 1  # the number of the first row that is kept
     begin = lanes.begin[at] + np.maximum(ends - spec[0][which], first) - first
     end = lanes.begin[at] + np.minimum(ends, lanes.after[at]) - first
-    order = np.lexsort((end, begin))
-    runs, heads = RunTree(begin[order], end[order]), pa.array(begin[order])
-    columns = {"reader": pa.array(which[order]), "wid": pa.array(wids[order])}
-    columns |= {name: one_array(sheet[name]).take(heads) for name in layout.key_names}
-    if not len(order):
-        return layout.closed_schema.empty_table()
-    columns[ROWS] = runs.combine(CountRows(), [one_array(sheet[ROWS])])[0]
-    for i, accumulator in enumerate(layout.accumulators):
-        names = layout.columns(i)
-        columns.update(
-            zip(names, runs.combine(accumulator, [one_array(sheet[name]) for name in names]), strict=True)
-        )
-    return pa.table(columns)
+    return KeyWindows(layout, sheet, which, wids, begin, end)

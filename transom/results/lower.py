@@ -20,6 +20,7 @@ from transom.kernel.sheets import one_array, regroup, stacked
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
 from transom.results.close import Reader, StackWindows, specs_of
+from transom.results.key_rows import KeyWindows
 from transom.results.readers import StackReaders, readers_by_sheet
 from transom.results.result_rows import LoweredWindows, WindowFacts
 from transom.results.shard_work import ShardWork
@@ -44,44 +45,20 @@ def lower_by_shape(
     partial: frozenset[str],
 ) -> Iterator[LoweredWindows]:
     """A sheet's closed windows by the shape of their queries; `places` are the columns of each query's slots."""
-    numbers, which = np.unique(closed["reader"].to_numpy(), return_inverse=True)
-    present = numbers.tolist()
-    alike: dict[object, list[int]] = {}
-    for i, number in enumerate(present):
-        alike.setdefault((asking[number].shape, places[number]), []).append(i)
-    shapes = np.empty(len(present), np.int64)
-    for shape, members in enumerate(alike.values()):
-        shapes[members] = shape
-    order = np.lexsort((which, shapes[which]))  # all rows of a shape together, query by query
-    bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
-    for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
-        chosen = order[start:stop]
-        if layout.keyed:
-            # The last slot counts the rows that satisfy WHERE; windows without any have no result.
-            matched = closed[places[present[members[0]]][-1][0]].to_numpy()
-            chosen = chosen[matched[chosen] > 0]
-            if not len(chosen):
-                continue
-        members_of_rows = np.searchsorted(members, which[chosen])
-        queries = [asking[present[i]] for i in members]
+    for queries, members_of_rows, chosen, own in _by_shape(closed["reader"].to_numpy(), asking, places):
         # A sheet has the states of all queries: only those that these queries read are copied.
-        read = [name for names in places[present[members[0]]] for name in names]
+        read = [name for names in own for name in names]
         at = pa.array(chosen)
         rows = {
             name: one_array(closed[name]).take(at)
             for name in dict.fromkeys(("wid", *layout.key_names, ROWS, *read))
         }
         times = window_times(queries, members_of_rows, rows["wid"].to_numpy())
-        if layout.keyed:
-            rows[ROWS] = rows[places[present[members[0]]][-1][0]]
         if layout.gap is not None:
             times = closed[SESSION_START].to_numpy()[chosen], times[1]
-        table = _lowered(layout, rows, queries[0], times, places[present[members[0]]])
+        table = _lowered(layout, rows, queries[0], times, own)
         names = [query.name for query in queries]
-        came = {
-            clock: Arrivals() if layout.keyed else arrivals(query)
-            for clock, query in {id(each.clock): each for each in queries}.items()
-        }
+        came = {clock: arrivals(query) for clock, query in {id(each.clock): each for each in queries}.items()}
         yield LoweredWindows(
             queries,
             members_of_rows,
@@ -93,6 +70,59 @@ def lower_by_shape(
             times,
             gap=layout.gap,
         )
+
+
+def lower_key_windows(
+    closed: KeyWindows,
+    asking: Sequence[CompiledQuery],
+    places: Mapping[int, Places],
+    unseen: Callable[[str], IntervalSet],
+    late: Callable[[Sequence[str]], Sequence[int]],
+    partial: frozenset[str],
+) -> Iterator[LoweredWindows]:
+    """Windows of the rows of a key, by the shape of their queries."""
+    arrivals = Arrivals()
+    for queries, members_of_rows, chosen, own in _by_shape(closed.readers, asking, places):
+        # The last slot counts the rows that satisfy WHERE; windows without any have no result.
+        matched = closed.states(own[-1], chosen)[own[-1][0]]
+        has_rows = matched.to_numpy() > 0
+        chosen, members_of_rows = chosen[has_rows], members_of_rows[has_rows]
+        if not len(chosen):
+            continue
+        rows = closed.states([name for names in own for name in names], chosen) | closed.groups(chosen)
+        rows[ROWS] = matched.filter(pa.array(has_rows))
+        times = window_times(queries, members_of_rows, closed.wids[chosen])
+        names = [query.name for query in queries]
+        yield LoweredWindows(
+            queries,
+            members_of_rows,
+            _lowered(closed.layout, rows, queries[0], times, own),
+            [unseen(name) for name in names],
+            [name in partial for name in names],
+            [arrivals] * len(names),
+            late(names),
+            times,
+        )
+
+
+def _by_shape(
+    readers: Ints, asking: Sequence[CompiledQuery], places: Mapping[int, Places] | Sequence[Places]
+) -> Iterator[tuple[list[CompiledQuery], Ints, Ints, Places]]:
+    """Windows, given by their readers: queries of one shape and places, the query of each window, and the windows."""
+    numbers, which = np.unique(readers, return_inverse=True)
+    present = numbers.tolist()
+    alike: dict[object, list[int]] = {}
+    for i, number in enumerate(present):
+        alike.setdefault((asking[number].shape, places[number]), []).append(i)
+    shapes = np.empty(len(present), np.int64)
+    for shape, members in enumerate(alike.values()):
+        shapes[members] = shape
+    order = np.lexsort((which, shapes[which]))  # all rows of a shape together, query by query
+    bounds = np.searchsorted(shapes[which[order]], np.arange(len(alike) + 1)).tolist()
+    for members, start, stop in zip(alike.values(), bounds[:-1], bounds[1:], strict=True):
+        chosen = order[start:stop]
+        queries = [asking[present[i]] for i in members]
+        yield queries, np.searchsorted(members, which[chosen]), chosen, places[present[members[0]]]
 
 
 def lower_stack(
@@ -337,6 +367,15 @@ class Reading:
             yield from lower_by_shape(
                 layout, table, queries, places, self.unseen, self.arrivals, self.accounts.late, partial
             )
+
+    def lowered_of_keys(
+        self, windows: KeyWindows, readers: Sequence[Reader], partial: frozenset[str]
+    ) -> Iterator[LoweredWindows]:
+        """Windows of the rows of a key. Each query has all its rows on one sheet."""
+        asking = [(reader.query, reader.home) for reader in readers]
+        places = self._places(asking, sorted_distinct(windows.readers).tolist())
+        queries = [query for query, _ in asking]
+        yield from lower_key_windows(windows, queries, places, self.unseen, self.accounts.late, partial)
 
     def scatter(
         self,

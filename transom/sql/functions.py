@@ -17,10 +17,11 @@ UNSUPPORTED_AGGREGATES = _words(
 )
 
 # Functions of Spark and Flink that people write and Transom does not have, with what to do instead.
-_GROUP_WINDOW = "is not supported here; write GROUP BY window(ts, '10 minutes'), or FROM TABLE({}(TABLE ...))"
+_GROUP_WINDOW = "is not supported here; write GROUP BY {}(ts, '10 minutes'), or FROM TABLE({}(TABLE ...))"
+_GROUP_WINDOWS = {"tumble": "window", "hop": "window", "cumulate": "window", "session": "session_window"}
 _RANDOM = "is not supported: a batch that is repeated must give the same results"
 REFUSED_FUNCTIONS = {
-    **{name: _GROUP_WINDOW.format(name.upper()) for name in ("tumble", "hop", "cumulate", "session")},
+    **{name: _GROUP_WINDOW.format(call, name.upper()) for name, call in _GROUP_WINDOWS.items()},
     **dict.fromkeys(("rand", "randn", "random", "uuid", "shuffle"), _RANDOM),
     "proctime": "is not supported; give rows a column with their time of arrival, and name it with WATTR",
 }

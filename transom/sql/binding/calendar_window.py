@@ -99,7 +99,10 @@ class _CalendarReader:
         try:
             months, days, in_weeks = parse_calendar_length(piece.text)
         except SettingError as error:
-            raise self._error(f"{word} in a time zone: {error}", piece) from None
+            advice = (
+                "; windows of hours or less need no time zone: leave out IN TIME ZONE, or use RANGE UP TO"
+            )
+            raise self._error(f"{word} in a time zone: {error}{advice}", piece) from None
         if not months and not days:
             raise self._error(f"{word} must be positive", piece)
         length = CalendarLength(months, days)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
 from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
+from transom.sql.syntax.spark_parser import parse_expression
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
@@ -114,10 +115,9 @@ class SelectBinder:
             message = "LIMIT needs ORDER BY: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
             self.parsed.fail(message, limit)
         if not self.windowing.spec.is_shared_by_groups:
-            message = (
-                "LIMIT gives the first rows of each window, and each of these windows has only one row; "
-                "use HAVING, or ORDER BY ... LIMIT in a query over the results of this one"
-            )
+            message = "LIMIT gives the first rows of each window, and each of these windows has only one row; use HAVING"
+            if self.windowing.spec.is_session:
+                message += ", or ORDER BY ... LIMIT in a query over the results of this one"
             self.parsed.fail(message, limit)
         number = limit.expression
         if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) == 0:
@@ -172,13 +172,30 @@ class SelectBinder:
                 self.window_call = key
             else:
                 self.keys.setdefault(self.row_text(key), key)
-        if bracket is not None and bracket.partition and bracket.table_function is None:
-            grouped = {
-                key.name.casefold() if isinstance(key, exp.Column) else "" for key in self.keys.values()
-            }
-            if grouped != {name.casefold() for name in bracket.partition}:
-                message = "GROUP BY must have the columns of PARTITION BY, and no others"
-                raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
+        is_keyed = bracket is not None and bracket.partition and bracket.table_function is None
+        if bracket is not None and is_keyed and not self._is_partition(bracket, self.keys.values()):
+            message = "GROUP BY must have the columns of PARTITION BY, and no others"
+            raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
+
+    def _is_partition(self, bracket: Bracket, keys: Iterable[exp.Expr]) -> bool:
+        """Whether keys are the columns or expressions of PARTITION BY.
+
+        Over a subquery or a view, keys have the names of its columns, and are no columns of the stream any more.
+        """
+        if self.parsed.is_derived:
+            names = {text.replace("`", "").rpartition(".")[2].casefold() for text in bracket.partition}
+            return names == {str((key._meta or {}).get(NAMED, key.name)).casefold() for key in keys}
+        texts = set()
+        for written in bracket.partition:
+            try:
+                node = parse_expression(written)
+                if node.find(exp.Literal) is not None:  # queries that differ in constants are bound together
+                    message = f"PARTITION BY takes no constants: {written}; compute the key in a subquery"
+                    raise SQLError(message, written)
+                texts.add(self.row_text(bare(node)))
+            except SQLError as error:
+                raise SQLError(error.message, self.parsed.text, bracket.start, bracket.end) from None
+        return texts == {self.row_text(key) for key in keys}
 
     def _all_keys(self) -> Iterator[exp.Expr]:
         """The keys of GROUP BY ALL: the items without aggregates that read a row."""
@@ -200,13 +217,10 @@ class SelectBinder:
             message = f"a query over {bracket.table_function} needs GROUP BY window_start, window_end"
             raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
         keys = [node for node in nodes if not any(node is end for end in ends)]
-        if bracket.session is not None:
-            grouped = {node.name.casefold() if isinstance(node, exp.Column) else None for node in keys}
-            if grouped != {name.casefold() for name in bracket.partition}:
-                message = (
-                    "PARTITION BY in SESSION must have the columns of GROUP BY besides the window's ends"
-                )
-                raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
+        written = [bare(self._grouped(bare(node))) for node in keys]
+        if bracket.session is not None and not self._is_partition(bracket, written):
+            message = "PARTITION BY in SESSION must have the columns of GROUP BY besides the window's ends"
+            raise SQLError(message, self.parsed.text, bracket.start, bracket.end)
         return keys
 
     def _grouped(self, node: exp.Expr) -> exp.Expr:

@@ -39,6 +39,7 @@ class Windowing:
     on_demand: bool = False
 
 
+_WORDS = {"zone": "IN TIME ZONE"}  # of parts of the bracket that are called otherwise
 WINDOW_CALLS = ("window", "session_window")
 
 
@@ -176,7 +177,8 @@ class _Bracket:
         for name in ("range", "rows", "slide", "origin", "zone"):
             piece: Piece | None = getattr(self.bracket, name)
             if piece is not None:
-                message = f"SESSION takes no {name.upper()}: a session lasts until one gap after its last row"
+                word = _WORDS.get(name, name.upper())
+                message = f"SESSION takes no {word}: a session lasts until one gap after its last row"
                 raise self._error(message, piece)
         clock, kind = self._attribute()
         return Windowing(clock, kind, WindowSpec.session(read_length(self.text, gap, clock.kind, "SESSION")))
@@ -186,7 +188,8 @@ class _Bracket:
         for name in ("range", "origin", "zone"):
             piece: Piece | None = getattr(bracket, name)
             if piece is not None:
-                raise self._error(f"PARTITION BY takes ROWS and SLIDE, and no {name.upper()}", piece)
+                word = _WORDS.get(name, name.upper())
+                raise self._error(f"PARTITION BY takes ROWS and SLIDE, and no {word}", piece)
         if bracket.rows is None or bracket.slide is None:
             raise self._error("PARTITION BY needs ROWS and SLIDE: [PARTITION BY card ROWS 5 SLIDE 1]", None)
         if self.scope.pairs is not None or len(self.scope.sources) > 1:
@@ -218,7 +221,14 @@ class _Bracket:
         if not column and relation.time is not None and self._is_time(name, relation):
             column = [relation.time]
         if not column:
-            raise self._error(f"unknown column {name}{near_miss(name, relation.columns)}", piece)
+            written = name if piece and piece.quoted else name.replace(" ", "").replace("`", "")
+            hint = near_miss(written, relation.columns)
+            first = written.partition(".")[0].casefold()
+            if "." in written and first in self.scope.stream.folded and relation.is_declared:
+                hint = (
+                    f", and WATTR takes a column; declare the stream with time={written!r} to use this field"
+                )
+            raise self._error(f"unknown column {written}{hint}", piece)
         clock = column_clock(self.scope, column[0])
         if clock is None:
             kind = relation.columns[column[0]]
@@ -264,9 +274,12 @@ def _from_call(scope: Scope, call: exp.Expr, text_of: Callable[[exp.Expr], str])
     time = _time_column(scope, args[0], name, text_of)
     clock = column_clock(scope, time)
     if clock is None or clock[0] != ClockKind.TIME:
-        kind = scope.stream.relation.columns[time]
+        relation = scope.stream.relation
+        kind = relation.columns[time]
         message = f"{name}() takes a time column, and {time} is {kind}"
-        if pa.types.is_integer(kind) or pa.types.is_string(kind):
+        if relation.time_sql is not None and f"`{time}`" in relation.time_sql:
+            message += f"; write {name}({relation.time}, ...) for the event time that the stream makes of it"
+        elif pa.types.is_integer(kind) or pa.types.is_string(kind):
             unit = ", time_unit='ms'" if pa.types.is_integer(kind) else ""
             message += f"; declare the stream with time='{time}'{unit} to use it"
         parsed.fail(message, args[0])

@@ -48,7 +48,11 @@ class UsingClause(WindowQueryClause):
 
     def check(self, parsed: Parsed, on_demand: bool) -> None:
         if not on_demand:
-            has = "a window() with a slide" if parsed.bracket is None else "SLIDE"
+            has = "SLIDE"
+            if parsed.bracket is None:
+                has = "a window() with a slide, or sessions"
+            elif parsed.bracket.session is not None:
+                has = "sessions"
             parsed.fail_at(
                 f"the query has {has}: its results are pushed, and {self.word} is for lookups", self
             )

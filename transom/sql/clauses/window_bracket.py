@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
 from transom.sql.syntax.parsed_query import Bracket
-from transom.sql.syntax.token_reader import Piece, word_of
+from transom.sql.syntax.token_reader import Piece, listed, word_of
 
 BRACKET_WORDS = ("RANGE", "ROWS", "SESSION", "SLIDE", "WATTR", "ORIGIN")
 _ZONE_WORDS = ("IN", "TIME", "ZONE")
@@ -76,17 +76,16 @@ def _read_partition(
     text: str, tokens: Sequence[Token], at: int, close: int, before: tuple[str, ...]
 ) -> tuple[tuple[str, ...], int]:
     """The columns of PARTITION BY, and the place of the token after them."""
-    opening, names = tokens[at], []
+    opening, first = tokens[at], at + 1
     if before:
         _fail(text, "PARTITION BY is given twice", opening)
-    at += 1
-    while at < close and tokens[at].text.upper() not in BRACKET_WORDS:
-        if tokens[at].token_type not in (TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN):
-            names.append(tokens[at].text)
+    at = first
+    while at < close and tokens[at].text.upper() not in BRACKET_WORDS and not _opens_zone(tokens, at):
         at += 1
+    names = listed(text, tokens[first:at])
     if not names:
         _fail(text, "PARTITION BY needs a column", opening)
-    return tuple(names), at
+    return names, at
 
 
 def _opens_zone(tokens: Sequence[Token], at: int) -> bool:

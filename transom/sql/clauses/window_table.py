@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.syntax.parsed_query import Bracket
-from transom.sql.syntax.token_reader import Piece, word_of
+from transom.sql.syntax.token_reader import Piece, listed, word_of
 
 _PARAMETERS = {
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
@@ -55,6 +55,7 @@ def read_window_table(text: str, tokens: Sequence[Token], at: int) -> tuple[Brac
             _fail(text, "TABLE( is not closed", start)
         after += 1
     if name == "SESSION":
+        arguments = [_unnamed(tokens) for tokens in arguments]
         return _session(text, tokens[at], tokens[after - 1], function, arguments), arguments[0][1:2], after
     given = _by_name(text, name, function, arguments)
     pieces: dict[str, Any] = {
@@ -77,11 +78,9 @@ def _session(text: str, start: Token, last: Token, function: Token, arguments: l
         _fail(text, f"SESSION needs one GAP after the time column; write {_FORMS['SESSION']}", function)
     table, *columns = arguments[: places[0]]
     _table(text, table[:2])
-    words = [token for tokens in (table[2:], *columns) for token in tokens]
+    words = table[2:]
     if words and words[0].token_type != TokenType.PARTITION_BY:
         _fail(text, f"expected PARTITION BY; write {_FORMS['SESSION']}", words[0])
-    marks = (*_OPENING, *_CLOSING, TokenType.COMMA)
-    names = [token.text for token in words[1:] if token.token_type not in marks]
     gap, wattr = Piece.of(text, arguments[-1]), _descriptor(text, arguments[places[0]])
     return Bracket(
         start.start,
@@ -89,8 +88,14 @@ def _session(text: str, start: Token, last: Token, function: Token, arguments: l
         session=gap,
         wattr=wattr,
         table_function="SESSION",
-        partition=tuple(names),
+        partition=tuple(name for tokens in (words[1:], *columns) for name in listed(text, tokens)),
     )
+
+
+def _unnamed(tokens: list[Token]) -> list[Token]:
+    """An argument of SESSION without its name: `GAP => INTERVAL '5' MINUTES`."""
+    is_named = len(tokens) > 2 and tokens[1].token_type == TokenType.FARROW
+    return tokens[2:] if is_named and word_of(tokens[0]) in _PARAMETERS["SESSION"] else tokens
 
 
 def _arguments(

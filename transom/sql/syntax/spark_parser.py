@@ -144,7 +144,7 @@ def spark_tokens(text: str, tokens: list[Token]) -> list[Token]:
 def add_token(text: str, tokens: list[Token], token: Token, following: TokenType | None) -> None:
     """Append a token as Spark reads it; two adjacent string literals become one."""
     last = tokens[-1] if tokens else None
-    constructor = token.token_type in _CONSTRUCTORS and following == TokenType.L_PAREN
+    constructor = token.token_type in (*_CONSTRUCTORS, TokenType.SESSION) and following == TokenType.L_PAREN
     if token.token_type == TokenType.WINDOW or constructor:
         # A keyword or the name of a type for sqlglot; Transom reads it as a name.
         token = _retyped(token, TokenType.VAR)

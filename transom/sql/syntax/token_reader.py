@@ -61,6 +61,22 @@ class Piece:
         return cls(" ".join(text[token.start : token.end + 1] for token in tokens), start, end)
 
 
+def listed(text: str, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The texts of a list of expressions, with or without parentheses around all of them."""
+    openings, closings = (TokenType.L_PAREN, TokenType.L_BRACKET), (TokenType.R_PAREN, TokenType.R_BRACKET)
+    if tokens and tokens[0].token_type == TokenType.L_PAREN and tokens[-1].token_type == TokenType.R_PAREN:
+        tokens = tokens[1:-1]
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type in openings) - (token.token_type in closings)
+        if token.token_type == TokenType.COMMA and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return tuple(text[part[0].start : part[-1].end + 1] for part in parts if part)
+
+
 class TokenReader:
     """Reads a clause, from the token it begins with to the end of the query; an error points at its part."""
 
