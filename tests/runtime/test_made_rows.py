@@ -195,3 +195,21 @@ def test_streams_with_a_budget_are_refused(make_engine: EngineFactory, tmp_path:
     engine.view("each_item", EACH_ITEM)
     with pytest.raises(SettingError, match="carts sidelines or sheds rows of bursts"):
         engine.register(PER_ITEM)
+
+
+def test_late_elements_are_listed_with_columns_that_no_query_reads(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path))
+    feed = engine.feed("carts", CARTS, time="ts")
+    query = engine.register(PER_ITEM.replace("each_item", f"({EACH_ITEM})"), name="per_item")
+    push(feed, CART_ROWS)
+    engine.step()
+    push(feed, [cart(4, ("tea", 1), ("milk", 3), shop=7), cart(26, ("tea", 1))])
+    engine.step()
+    late = query.late(rows=True).to_pylist()
+    assert [(row["shop"], row["exploded_col"]["name"], dict(row["notes"])) for row in late] == [
+        (7, "tea", {"tea": 1, "milk": 3}),
+        (7, "milk", {"tea": 1, "milk": 3}),
+    ]
+    assert [len(row["items"]) for row in late] == [2, 2]
