@@ -97,7 +97,7 @@ REFUSED = {
     "one name for a map": (f"SELECT count(*) AS n FROM (SELECT explode(m) AS k FROM t) {WINDOW}", "makes 2 columns here"),
     "inline": (f"SELECT count(*) AS n FROM (SELECT inline(items) FROM t) {WINDOW}", "inline"),
     "another LATERAL": (f"SELECT count(*) AS n FROM t {WINDOW}, LATERAL (SELECT 1)", "LATERAL is supported as LATERAL VIEW"),
-    "a join of streams": (f"SELECT count(*) AS n FROM both {WINDOW} JOIN u ON both.a = u.b AND u.at BETWEEN both.ts AND both.ts + INTERVAL 5 SECONDS", "a subquery can.t be joined with a stream"),
+    "a join of streams": (f"SELECT count(*) AS n FROM both {WINDOW} JOIN u ON both.a = u.b AND u.at BETWEEN both.ts AND both.ts + INTERVAL 5 SECONDS", "both can.t be joined with a stream: its rows are made by UNION ALL or explode"),
     "an unknown column": (f"SELECT count(*) AS n FROM (SELECT explode(itens) AS i FROM t) {WINDOW}", "unknown column itens; did you mean items"),
 }  # fmt: skip
 

@@ -223,7 +223,7 @@ class _RowTexts:
     def __init__(self, parsed: Parsed, catalog: Catalog, table: exp.Table, own: str):
         node = table.copy()
         node.set("alias", exp.TableAlias(this=exp.to_identifier(own, quoted=True)))
-        alone = replace(parsed, bracket=None, derived=None, is_derived=False)
+        alone = replace(parsed, bracket=None, derived=None, inlined=frozenset())
         self.binder = SelectBinder(alone, catalog)
         self.binder.scope.add(node)
         self._nodes: list[exp.Expr] = []  # held, so that the ids of the nodes stay their own
