@@ -52,6 +52,18 @@ ALIKE = {
         f"SELECT sum(a) AS s FROM both {WINDOW} WHERE a < 9",
         f"WITH x AS (SELECT ts, a FROM t WHERE a > 2 UNION ALL SELECT at, b + 1 FROM u) SELECT sum(a) AS s FROM x {WINDOW} WHERE a < 9",
     ),
+    "a union of a union": (
+        f"SELECT sum(a) AS s FROM (SELECT * FROM both UNION ALL SELECT at, b FROM u) {WINDOW}",
+        f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t WHERE a > 2 UNION ALL SELECT at, (b + 1) FROM u UNION ALL SELECT at, b FROM u) {WINDOW}",
+    ),
+    "a union of a filtered union": (
+        f"SELECT sum(c) AS s FROM (SELECT at, b AS c FROM u UNION ALL SELECT ts, a * 2 FROM both WHERE a < 7) {WINDOW}",
+        f"SELECT sum(c) AS s FROM (SELECT at, b AS c FROM u UNION ALL SELECT ts, a * 2 FROM t WHERE (a > 2) AND (a < 7) UNION ALL SELECT at, (b + 1) * 2 FROM u WHERE (b + 1) < 7) {WINDOW}",
+    ),
+    "types that hold the values of all parts": (
+        f"SELECT sum(c) AS s FROM (SELECT ts, a AS c, NULL AS d FROM t UNION ALL SELECT at, b * 1.5D, 'x' FROM u) {WINDOW}",
+        f"SELECT sum(c) AS s FROM (SELECT ts, CAST(a AS DOUBLE) AS c, CAST(NULL AS STRING) AS d FROM t UNION ALL SELECT at, b * 1.5D, 'x' FROM u) {WINDOW}",
+    ),
 }
 
 
@@ -84,9 +96,8 @@ REFUSED = {
     "UNION": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION SELECT at, b FROM u) {WINDOW}", "write UNION ALL"),
     "UNION ALL outside": (f"SELECT sum(a) AS s FROM t {WINDOW} UNION ALL SELECT 1", "in subqueries, WITH and views only"),
     "no time": (f"SELECT sum(a) AS s FROM (SELECT a FROM t UNION ALL SELECT b FROM u) {WINDOW}", "has to select the time of its stream"),
-    "other types": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at, b * 1.5D FROM u) {WINDOW}", "a is int32 in the first part of UNION ALL and double here; write CAST"),
+    "other types": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at, CAST(b AS STRING) FROM u) {WINDOW}", "a is int32 in the first part of UNION ALL and string here; write CAST"),
     "other numbers of columns": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at FROM u) {WINDOW}", "different numbers of columns: 2 and 1"),
-    "a union of a union": (f"SELECT count(*) AS n FROM (SELECT * FROM both UNION ALL SELECT at, b FROM u) {WINDOW}", "write all parts in one"),
     "ROWS": ("SELECT sum(a) AS s FROM both [ROWS 5 SLIDE 5]", "measured along the time of the stream, ts"),
     "an aggregate in a part": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION ALL SELECT at, sum(b) FROM u) {WINDOW}", "not supported in a subquery"),
     "explode outside": (f"SELECT explode(items) AS i FROM t {WINDOW}", r"explode\(\) is written in a subquery or a view, or after LATERAL VIEW"),

@@ -8,10 +8,11 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import pyarrow as pa
 from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
@@ -20,6 +21,7 @@ from transom.sql.binding.grouping_sets import EXPANDED, expand_grouping_sets
 from transom.sql.binding.made_rows import (
     GENERATORS,
     RowMaker,
+    common_types,
     flattened,
     generator_of,
     name_by_place,
@@ -29,6 +31,7 @@ from transom.sql.binding.window import is_window
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.query_parser import parse_view
 from transom.sql.derived_stream import DerivedStream
+from transom.sql.interpreter.types import TYPE_NAMES
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import NAMED, WRITTEN, Bracket, Parsed
 from transom.sql.syntax.spark_forms import COPIED
@@ -53,6 +56,7 @@ class _Derived:
     where: exp.Expr | None
     columns: Mapping[str, tuple[str, exp.Expr]]
     stream: DerivedStream | None = None  # that the relation is, if it is one
+    parts: tuple[_Derived, ...] = ()  # of a relation that is a union
 
     def without_positions(self, text: str) -> _Derived:
         """The inner query of a view: its text is not the query's, and its literals belong to the template."""
@@ -65,6 +69,8 @@ class _Derived:
                     node.meta.pop(place, None)
                 if isinstance(node, exp.Literal):
                     node.meta[COPIED] = True
+        for each in self.parts:
+            each.without_positions(text)
         return self
 
 
@@ -346,18 +352,30 @@ class _Inliner:
             name: (shown, self._qualified(part, own, alias)) for name, (shown, part) in columns.items()
         }
         where_text = self._qualified(condition, own, alias) if condition is not None else None
-        return _Derived(alias, table, where_text, qualified, stream)
+        parts_of_union = inside.parts if inside is not None else ()
+        return _Derived(alias, table, where_text, qualified, stream, parts_of_union)
 
     def _union(self, node: exp.Union, alias: str, known: frozenset[str]) -> _Derived:
         """The rows of several inner queries as one stream."""
         parts = list(flattened(self.parsed, node))
         for part in parts[1:]:  # their columns go by their places
             name_by_place(part)
-        inner = [self._inner(part, "", part, known) for part in parts]
+        pieces = []  # with the place in the text of each
+        for part in parts:
+            one = self._inner(part, "", part, known)
+            pieces += [(each, part) for each in (_through(one) if one.parts else [one])]
+        kinds = [
+            self.maker.kinds(one.table, one.alias, one.columns, one.stream, part) for one, part in pieces
+        ]
+        widest = common_types([types for types, _ in kinds])
+        inner = [
+            replace(one, columns=_widened(one.columns, types, times, widest))
+            for (one, _), (types, times) in zip(pieces, kinds, strict=True)
+        ]
         stream = self.maker.union(
             [
                 (one.table, one.alias, one.columns, one.where, one.stream, part)
-                for one, part in zip(inner, parts, strict=True)
+                for one, (_, part) in zip(inner, pieces, strict=True)
             ]
         )
         alias = alias or inner[0].alias
@@ -368,7 +386,7 @@ class _Inliner:
             )
             for name, _ in stream.columns
         }
-        return _Derived(alias, _table(stream, inner[0].table), None, columns, stream)
+        return _Derived(alias, _table(stream, inner[0].table), None, columns, stream, tuple(inner))
 
     def _check_clauses(self, select: exp.Select) -> None:
         for clause, value in select.args.items():
@@ -542,6 +560,52 @@ class _Inliner:
 def _column(parts: list[exp.Expr]) -> exp.Column:
     places = ("this", "table", "db", "catalog")
     return exp.Column(**dict(zip(places, reversed(parts), strict=False)))
+
+
+def _through(derived: _Derived) -> Iterator[_Derived]:
+    """An inner query over a union, as one over each part of the union."""
+    names = [] if derived.stream is None else [name.casefold() for name, _ in derived.stream.columns]
+    for part in derived.parts:
+        expressions = [expression for _, expression in part.columns.values()]
+        by_name = dict(zip(names, expressions, strict=True))
+        columns = {key: (shown, _composed(each, by_name)) for key, (shown, each) in derived.columns.items()}
+        where = None if derived.where is None else _composed(derived.where, by_name)
+        if where is not None and part.where is not None:
+            where = exp.And(this=exp.Paren(this=part.where.copy()), expression=exp.Paren(this=where))
+        yield replace(part, columns=columns, where=part.where if where is None else where)
+
+
+def _composed(node: exp.Expr, by_name: Mapping[str, exp.Expr]) -> exp.Expr:
+    """An expression over a union's columns, over the rows of a part; the union's alias is before each column."""
+    root = exp.Paren(this=node.copy())
+    for column in list(root.find_all(exp.Column)):
+        made: exp.Expr = by_name[column.parts[1].name.casefold()].copy()
+        if not isinstance(made, exp.Column):
+            made = exp.Paren(this=bare(made))
+        for literal in made.find_all(exp.Literal):
+            literal.meta[COPIED] = True
+        for field in column.parts[2:]:
+            made = exp.Dot(this=made, expression=field.copy())
+        column.replace(made)
+    inner: exp.Expr = root.this
+    inner.pop()
+    return inner
+
+
+def _widened(
+    columns: Mapping[str, tuple[str, exp.Expr]],
+    types: Sequence[pa.DataType],
+    times: Collection[int],
+    widest: Sequence[pa.DataType | None],
+) -> dict[str, tuple[str, exp.Expr]]:
+    """The columns in the types of the union; times stay as they are."""
+    widened = dict(columns)
+    for place, (kind, (key, (shown, expression))) in enumerate(zip(widest, columns.items(), strict=False)):
+        if kind is not None and types[place] != kind and place not in times:
+            to = exp.DataType.build(TYPE_NAMES[kind], dialect="spark")
+            expression = exp.Cast(this=exp.Paren(this=expression.copy()), to=to)
+        widened[key] = (shown, expression)
+    return widened
 
 
 def _aliased(derived: _Derived) -> exp.Table:
