@@ -195,3 +195,59 @@ def test_streams_with_a_budget_are_refused(make_engine: EngineFactory, tmp_path:
     engine.view("each_item", EACH_ITEM)
     with pytest.raises(SettingError, match="carts sidelines or sheds rows of bursts"):
         engine.register(PER_ITEM)
+
+
+def test_late_elements_are_listed_with_columns_that_no_query_reads(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path))
+    feed = engine.feed("carts", CARTS, time="ts")
+    query = engine.register(PER_ITEM.replace("each_item", f"({EACH_ITEM})"), name="per_item")
+    push(feed, CART_ROWS)
+    engine.step()
+    push(feed, [cart(4, ("tea", 1), ("milk", 3), shop=7), cart(26, ("tea", 1))])
+    engine.step()
+    late = query.late(rows=True).to_pylist()
+    assert [(row["shop"], row["exploded_col"]["name"], dict(row["notes"])) for row in late] == [
+        (7, "tea", {"tea": 1, "milk": 3}),
+        (7, "milk", {"tea": 1, "milk": 3}),
+    ]
+    assert [len(row["items"]) for row in late] == [2, 2]
+
+
+@ON_BOTH
+def test_unions_of_unions(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path))
+    web = engine.feed("web", "ts timestamp, k int, v int, spot struct<x: int>, tags array<int>", time="ts")
+    shop = engine.feed("shop", "ts timestamp, k bigint, v double", time="ts")
+    engine.view(
+        "sales",
+        "SELECT ts, k, v * 2 AS v, spot.x AS x FROM web WHERE v > 3 UNION ALL SELECT ts, k, v, NULL FROM shop",
+    )
+    engine.view("tagged", "SELECT ts, explode(tags) AS tag, v FROM web")
+    engine.view(
+        "everything",
+        "SELECT ts, k + 1 AS k, v + coalesce(x, 0) AS h FROM sales WHERE v < 15 "
+        "UNION ALL SELECT ts, tag, v FROM tagged WHERE tag > 1 UNION ALL SELECT ts, k, NULL FROM sales",
+    )
+    query = engine.register(f"SELECT k, count(*) AS n, sum(h) AS s FROM everything {WINDOW} GROUP BY k")
+    online = [(second, second % 4, second % 10, second % 3, [second % 3, second % 5]) for second in range(30)]
+    offline = [(second, second % 3, second % 8 + 0.5) for second in range(30)]
+    web.push([(at(second), k, v, {"x": x}, tags) for second, k, v, x, tags in online])
+    shop.push([(at(second), k, v) for second, k, v in offline])
+    engine.drain()
+    sales = [(t, k, v * 2.0, x) for t, k, v, x, _ in online if v > 3] + [(t, k, v, 0) for t, k, v in offline]
+    rows: list[tuple[int, int, float | None]] = [(t, k + 1, v + x) for t, k, v, x in sales if v < 15]
+    rows += [(t, tag, v) for t, _, v, _, tags in online for tag in tags if tag > 1]
+    rows += [(t, k, None) for t, k, _, _ in sales]
+    expected = []
+    for window in range(3):
+        for key in sorted({k for t, k, _ in rows if t // 10 == window}):
+            values = [h for t, k, h in rows if (t // 10, k) == (window, key)]
+            known = [h for h in values if h is not None]
+            expected.append((at(window * 10), key, len(values), sum(known) if known else None))
+    found = [
+        (f"{row['window_start']:%Y-%m-%d %H:%M:%S}", row["k"], row["n"], row["s"])
+        for row in query.results().to_pylist()
+    ]
+    assert sorted(found, key=str) == sorted(expected, key=str)

@@ -86,7 +86,7 @@ def test_queries_that_differ_in_numbers_only_are_read_once() -> None:
         ),
         (
             f"FROM Trades {FIVE_BY_ONE} GROUP BY site ORDER BY site LIMIT 3",
-            "each of these windows has only one row",
+            "each of these windows has one row",
             "3",
         ),
         (f"FROM Trades {FIVE_BY_ONE} GROUP BY site EMIT EARLY AT 50% OF SLIDE", "no common slide", "EMIT"),

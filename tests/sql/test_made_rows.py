@@ -52,6 +52,18 @@ ALIKE = {
         f"SELECT sum(a) AS s FROM both {WINDOW} WHERE a < 9",
         f"WITH x AS (SELECT ts, a FROM t WHERE a > 2 UNION ALL SELECT at, b + 1 FROM u) SELECT sum(a) AS s FROM x {WINDOW} WHERE a < 9",
     ),
+    "a union of a union": (
+        f"SELECT sum(a) AS s FROM (SELECT * FROM both UNION ALL SELECT at, b FROM u) {WINDOW}",
+        f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t WHERE a > 2 UNION ALL SELECT at, (b + 1) FROM u UNION ALL SELECT at, b FROM u) {WINDOW}",
+    ),
+    "a union of a filtered union": (
+        f"SELECT sum(c) AS s FROM (SELECT at, b AS c FROM u UNION ALL SELECT ts, a * 2 FROM both WHERE a < 7) {WINDOW}",
+        f"SELECT sum(c) AS s FROM (SELECT at, b AS c FROM u UNION ALL SELECT ts, a * 2 FROM t WHERE (a > 2) AND (a < 7) UNION ALL SELECT at, (b + 1) * 2 FROM u WHERE (b + 1) < 7) {WINDOW}",
+    ),
+    "types that hold the values of all parts": (
+        f"SELECT sum(c) AS s FROM (SELECT ts, a AS c, NULL AS d FROM t UNION ALL SELECT at, b * 1.5D, 'x' FROM u) {WINDOW}",
+        f"SELECT sum(c) AS s FROM (SELECT ts, CAST(a AS DOUBLE) AS c, CAST(NULL AS STRING) AS d FROM t UNION ALL SELECT at, b * 1.5D, 'x' FROM u) {WINDOW}",
+    ),
 }
 
 
@@ -84,9 +96,8 @@ REFUSED = {
     "UNION": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION SELECT at, b FROM u) {WINDOW}", "write UNION ALL"),
     "UNION ALL outside": (f"SELECT sum(a) AS s FROM t {WINDOW} UNION ALL SELECT 1", "in subqueries, WITH and views only"),
     "no time": (f"SELECT sum(a) AS s FROM (SELECT a FROM t UNION ALL SELECT b FROM u) {WINDOW}", "must select the event time of its stream"),
-    "other types": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at, b * 1.5D FROM u) {WINDOW}", "a is int32 in the first part of UNION ALL and double here; write CAST"),
+    "other types": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at, CAST(b AS STRING) FROM u) {WINDOW}", "a is int32 in the first part of UNION ALL and string here; write CAST"),
     "other numbers of columns": (f"SELECT count(*) AS n FROM (SELECT ts, a FROM t UNION ALL SELECT at FROM u) {WINDOW}", "different numbers of columns: 2 and 1"),
-    "a union of a union": (f"SELECT count(*) AS n FROM (SELECT * FROM both UNION ALL SELECT at, b FROM u) {WINDOW}", "write all parts in one"),
     "ROWS": ("SELECT sum(a) AS s FROM both [ROWS 5 SLIDE 5]", "are along the event time, ts; use RANGE"),
     "an aggregate in a part": (f"SELECT sum(a) AS s FROM (SELECT ts, a FROM t UNION ALL SELECT at, sum(b) FROM u) {WINDOW}", "not supported in a subquery"),
     "explode outside": (f"SELECT explode(items) AS i FROM t {WINDOW}", r"explode\(\) is allowed only in a subquery, in a view, or after LATERAL VIEW"),
@@ -97,7 +108,7 @@ REFUSED = {
     "one name for a map": (f"SELECT count(*) AS n FROM (SELECT explode(m) AS k FROM t) {WINDOW}", "returns 2 columns here"),
     "inline": (f"SELECT count(*) AS n FROM (SELECT inline(items) FROM t) {WINDOW}", "inline"),
     "another LATERAL": (f"SELECT count(*) AS n FROM t {WINDOW}, LATERAL (SELECT 1)", "LATERAL is supported as LATERAL VIEW"),
-    "a join of streams": (f"SELECT count(*) AS n FROM both {WINDOW} JOIN u ON both.a = u.b AND u.at BETWEEN both.ts AND both.ts + INTERVAL 5 SECONDS", "a subquery can.t be joined with a stream"),
+    "a join of streams": (f"SELECT count(*) AS n FROM both {WINDOW} JOIN u ON both.a = u.b AND u.at BETWEEN both.ts AND both.ts + INTERVAL 5 SECONDS", "both can.t be joined with a stream: it is the result of UNION ALL or explode"),
     "an unknown column": (f"SELECT count(*) AS n FROM (SELECT explode(itens) AS i FROM t) {WINDOW}", "unknown column itens; did you mean items"),
 }  # fmt: skip
 

@@ -237,7 +237,7 @@ def test_a_wrong_clause_is_pointed_at(clause: str, said: str, place: str) -> Non
     [
         ("SELECT max(price) FROM Trades [ROWS 6 SLIDE 2] USING exact", "the query has SLIDE: its results are pushed, and USING is for lookups", "USING exact"),
         ("SELECT max(price) FROM Trades [ROWS 6 SLIDE 2] WITHIN 5% USING timegram", "the query has SLIDE: its results are pushed, and WITHIN is for lookups", "WITHIN 5% USING timegram"),
-        ("SELECT max(price) FROM Trades GROUP BY window(ts, '5 min') USING naive", "the query has a window() with a slide: its results are pushed", "USING naive"),
+        ("SELECT max(price) FROM Trades GROUP BY window(ts, '5 min') USING naive", "the query has a window() with a slide, or sessions: its results are pushed", "USING naive"),
         ("SELECT max(price) FROM Trades [RANGE 5 min ORIGIN 1 min]", "ORIGIN needs SLIDE", "1 min"),
         ("SELECT max(price) FROM Trades [RANGE 0 min]", "RANGE must be positive", "0 min"),
         ("SELECT max(price) FROM Trades [ROWS 5 min]", "ROWS over rows is a plain number", "5 min"),

@@ -132,7 +132,7 @@ REFUSED = {
     f"{COUNT} auth a JOIN ticks s ON a.card = s.card AND a.ts = s.seq {WINDOW}": "different clocks",
     f"{COUNT} auth a JOIN local_times s ON a.card = s.card AND a.ts = s.ts {WINDOW}": "time zone",
     f"{COUNT} auth a JOIN counts s ON a.card = s.n AND a.ts = s.window_time {WINDOW}": "it is a query",
-    f"{COUNT} (SELECT * FROM auth) a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "subquery",
+    f"{COUNT} (SELECT card FROM auth) a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "unknown column ts",
     f"{COUNT} auth a JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW} GROUP BY card": "ambiguous",
     f"{COUNT} auth a JOIN auth ON a.card = auth.card AND a.ts = auth.ts {WINDOW} WHERE b.card = 1": "unknown name b",
 }

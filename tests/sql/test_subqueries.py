@@ -186,8 +186,8 @@ def test_the_streams_of_a_nested_query_are_found(text: str, sources: tuple[str, 
             "Trades",
         ),
         (
-            f"SELECT count(*) FROM Trades T {WINDOW} JOIN (SELECT Symbol FROM Close) C ON T.symbol = C.Symbol",
-            "expected the name of a stream or a table|a subquery can't be joined",
+            f"SELECT count(*) FROM Trades T {WINDOW} LEFT JOIN (SELECT Symbol FROM Close) C ON T.symbol = C.Symbol",
+            "a subquery is joined by an inner JOIN only",
             None,
         ),
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -10,26 +10,61 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.backends.base import Frame, RecordBatches, Task
-from transom.backends.expressions import at_clock
+from transom.backends.expressions import at_clock, quoted
+from transom.elements import Clock
 from transom.sql.derived_stream import ELEMENT, ELEMENT_POSITION, KEY, VALUE, Branch, DerivedStream
+from transom.sql.query import Query
 
 _UNNESTED = "__unnested__"  # the array or map whose elements become rows
 
 
 def derived_rows(
-    derived: DerivedStream, stream: str, frame: Frame, columns: Mapping[str, pa.DataType], clock: int
+    derived: DerivedStream,
+    stream: str,
+    frame: Frame,
+    columns: Mapping[str, pa.DataType],
+    clock: int,
+    texts: Sequence[str] | None = None,
 ) -> Frame:
-    """The rows of a derived stream that the accepted rows of a declared stream yield."""
+    """The rows of a derived stream that the accepted rows of a declared stream yield.
+
+    Columns of an exploded stream that none of the `texts` reads are null: copied for each element, the array itself
+    would take memory by the square of its length.
+    """
     branches = [branch for branch in derived.branches if branch.stream == stream]
-    parts = [_branch_rows(derived, branch, frame, columns, clock) for branch in branches]
+    parts = [_branch_rows(derived, branch, frame, columns, clock, texts) for branch in branches]
     return reduce(lambda one, other: one.union(other), parts)
 
 
+def row_texts(queries: Sequence[Query], clock: Clock) -> list[str] | None:
+    """The expressions that queries read of a row; None if rows are ordered by all of their columns."""
+    if any(query.clock != clock for query in queries):
+        return None
+    texts = [scalar.sql for query in queries for scalar in query.scalars()]
+    for join in (join for query in queries for join in query.joins):
+        texts += [join.on, *(bound.sql for bound in join.bounds), *(join.apart or ())]
+    return [*texts, quoted(clock.attribute)]
+
+
+def columns_read(columns: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """The columns whose names are in some of the canonical texts; perhaps some more."""
+    folded = [text.casefold() for text in texts]
+    return [name for name in columns if any(quoted(name).casefold() in text for text in folded)]
+
+
 def _branch_rows(
-    derived: DerivedStream, branch: Branch, frame: Frame, columns: Mapping[str, pa.DataType], clock: int
+    derived: DerivedStream,
+    branch: Branch,
+    frame: Frame,
+    columns: Mapping[str, pa.DataType],
+    clock: int,
+    texts: Sequence[str] | None,
 ) -> Frame:
     if branch.unnest is not None:
-        with_array = frame.project({_UNNESTED: at_clock(branch.unnest, clock)}, list(columns))
+        if not derived.is_exploded:
+            texts = [*(sql for _, sql in branch.columns), *([] if branch.where is None else [branch.where])]
+        copied = list(columns) if texts is None else columns_read(columns, texts)
+        with_array = frame.project({_UNNESTED: at_clock(branch.unnest, clock)}, copied)
         kind = with_array.columns[_UNNESTED]
         element_columns = (
             {KEY: kind.key_type, VALUE: kind.item_type}
@@ -56,7 +91,7 @@ def unnest_task(schema: pa.Schema) -> Task:
 
 
 def unnested(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows with the elements of their array, each with its position from 0."""
+    """The rows with the elements of their array, each with its position from 0; columns that they lack are null."""
     arrays = batch.column(_UNNESTED)
     is_map = pa.types.is_map(arrays.type)
     # Slices and nulls may have elements in the buffers; a list of what counts has none.
@@ -70,9 +105,14 @@ def unnested(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     elements = pc.list_flatten(lists)
     places = pa.array(np.where(is_element, np.cumsum(is_element) - 1, 0), mask=~is_element)
     taken = pc.take(elements, places)
-    values = [batch.column(name).take(pa.array(rows)) for name in schema.names if name in batch.schema.names]
-    values.append(pa.array(position.astype(np.int32), mask=~is_element))
-    values += [pc.struct_field(taken, 0), pc.struct_field(taken, 1)] if is_map else [taken]
+    made = {ELEMENT_POSITION: pa.array(position.astype(np.int32), mask=~is_element)}
+    if is_map:
+        made |= {KEY: pc.struct_field(taken, 0), VALUE: pc.struct_field(taken, 1)}
+    else:
+        made[ELEMENT] = taken
+    for name in set(batch.schema.names) - {_UNNESTED}:
+        made[name] = batch.column(name).take(pa.array(rows))
+    values = [made[field.name] if field.name in made else pa.nulls(len(rows), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(values, schema.names)
 
 

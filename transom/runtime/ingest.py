@@ -17,7 +17,7 @@ from transom.backends.file_problems import UnreadableFiles
 from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.ingest.batch import DataBatch, Ingested, IngestRun
-from transom.ingest.derived_rows import derived_rows
+from transom.ingest.derived_rows import derived_rows, row_texts
 from transom.ingest.sources import ResultSource
 from transom.ingest.stream_joins import JoinLimitError, arrive, join_rows
 from transom.ingest.streams import Carried, Stream, believable, carried_control
@@ -257,13 +257,25 @@ class Ingest:
     ) -> Outcome:
         """Aggregate the rows of a derived stream that accepted rows yield; the outcome stays on the driver."""
         assert stream.derived is not None
-        source = batch.rules.clock.stream
-        rows = derived_rows(stream.derived, source, accepted, batch.columns, intent.clock)
-        own = self._batch(replace(intent, stream=stream.name), stream, rows, registry, batch.state)
-        own = replace(own, shelf=None, most_groups=None)
+        derived, source = stream.derived, batch.rules.clock.stream
+
+        def made(texts: Sequence[str] | None) -> DataBatch:
+            rows = derived_rows(derived, source, accepted, batch.columns, intent.clock, texts)
+            own = self._batch(replace(intent, stream=stream.name), stream, rows, registry, batch.state)
+            return replace(own, shelf=None, most_groups=None)
+
+        readers = [*registry.reading(stream.name), *registry.looking(stream.name)]
+        own = made(row_texts([query.query for query in readers], stream.rules.clock))
         with IngestRun(own, self.tables, self.backend) as run:
             ingested = run.process()
-            self._write_late(intent, own, ingested, registry)
+            if ingested.late is None or not derived.is_exploded:
+                self._write_late(intent, own, ingested, registry)
+                return ingested.outcome
+        # Late rows are listed with all columns.
+        whole = made(None)
+        with IngestRun(whole, self.tables, self.backend) as run:
+            ingested = run.process()
+            self._write_late(intent, whole, ingested, registry)
             return ingested.outcome
 
     # --- failing functions ---

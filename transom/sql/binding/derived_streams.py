@@ -1,32 +1,37 @@
 """Queries over a subquery in FROM, over a name that WITH defines, or over a view: the inner query is inlined.
 
-The inner query filters and projects one stream. Its expressions take the place of the columns that the outer query
-reads, and its WHERE is added to the outer one, so that the query shares as if it was written by hand. The stream's
-columns are then read by the alias of the subquery only; `Parsed.is_derived` hides them otherwise.
+The inner query filters and projects one stream, or one static table that is joined. Its expressions take the place of
+the columns that the outer query reads, and its WHERE is added to the outer one, so that the query shares as if it was
+written by hand. The stream's columns are then read by the alias of the subquery only; `Parsed.inlined` hides them
+otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
+import pyarrow as pa
 from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
 from transom.errors import SQLError, near_miss
-from transom.sql.binding.grouping_sets import expand_grouping_sets
+from transom.sql.binding.grouping_sets import EXPANDED, expand_grouping_sets
 from transom.sql.binding.made_rows import (
     GENERATORS,
     RowMaker,
+    common_types,
     flattened,
     generator_of,
     name_by_place,
     wrap_lateral_views,
 )
 from transom.sql.binding.window import is_window
-from transom.sql.catalog import Catalog, Scalars
+from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.query_parser import parse_view
 from transom.sql.derived_stream import DerivedStream
+from transom.sql.interpreter.types import TYPE_NAMES
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import NAMED, WRITTEN, Bracket, Parsed
 from transom.sql.syntax.spark_forms import COPIED
@@ -51,6 +56,7 @@ class _Derived:
     where: exp.Expr | None
     columns: Mapping[str, tuple[str, exp.Expr]]
     stream: DerivedStream | None = None  # the relation, if it is a derived stream
+    parts: tuple[_Derived, ...] = ()  # of a relation that is a union
 
     def without_positions(self, text: str) -> _Derived:
         """The inner query of a view, whose positions are not those of the query's text."""
@@ -63,6 +69,8 @@ class _Derived:
                     node.meta.pop(place, None)
                 if isinstance(node, exp.Literal):
                     node.meta[COPIED] = True
+        for each in self.parts:
+            each.without_positions(text)
         return self
 
 
@@ -133,22 +141,143 @@ class _Inliner:
     def query(self) -> Parsed:
         """The outer query, over the stream itself."""
         select = self.parsed.select
+        joins = list(select.args.get("joins") or ())
         derived = self._of(select, frozenset(self.named))
-        for join in select.args.get("joins") or ():
-            if self._view_named(join.this) is not None:
-                self.parsed.fail("a view can't be joined; it can take the place of the stream", join.this)
-            if derived is not None and (
-                isinstance(join.this, exp.Subquery) or join.this.name.casefold() in self.named
-            ):
-                self.parsed.fail("a subquery can't be joined; it can take the place of the stream", join.this)
-        if derived is None:
+        joined = {place: self._joined(join) for place, join in enumerate(joins)}
+        inner = [each for each in (derived, *joined.values()) if each is not None]
+        if not inner:
             return self.parsed
-        self._substitute(select, derived)
-        table = derived.table.copy()
-        table.set("alias", exp.TableAlias(this=exp.to_identifier(derived.alias, quoted=True)))
-        select.set("from_", exp.From(this=table))
-        self._add_where(select, derived.where)
-        return replace(self.parsed, bracket=self._bracket(derived), is_derived=True, derived=derived.stream)
+        self._refuse_expanded(select, joins, joined)
+        others = self._others(select, derived, joins, joined)
+        if derived is not None:
+            select.set("from_", exp.From(this=_aliased(derived)))
+        for place, each in joined.items():
+            if each is not None:
+                joins[place].set("this", _aliased(each))
+        self._write_out_using(select, derived, joins, joined)
+        self._substitute(select, inner, others)
+        for each in inner:
+            self._add_where(select, each.where)
+        return replace(
+            self.parsed,
+            bracket=self.parsed.bracket if derived is None else self._bracket(derived),
+            inlined=frozenset(each.alias.casefold() for each in inner),
+            derived=None if derived is None else derived.stream,
+        )
+
+    def _refuse_expanded(
+        self, select: exp.Select, joins: list[exp.Join], joined: Mapping[int, _Derived | None]
+    ) -> None:
+        streams = {name.casefold() for name in self.catalog.streams}
+        for place, join in enumerate(joins if select.meta.get(EXPANDED) else ()):
+            table = join.this if (inner := joined[place]) is None else inner.table
+            if table.name.casefold() in streams:
+                message = "a join of two streams has no GROUPING SETS, ROLLUP or CUBE: register a query for each set"
+                self.parsed.fail(message, join.this)
+
+    def _joined(self, join: exp.Join) -> _Derived | None:
+        """The inner query that is joined; None if a stream or a table is."""
+        derived = self._of_source(join.this, frozenset(self.named))
+        if derived is None:
+            return None
+        what = "a view" if self._view_named(join.this) is not None else "a subquery"
+        if join.args.get("side") or join.args.get("kind") not in (None, "", "INNER", "CROSS"):
+            self.parsed.fail(f"{what} is joined by an inner JOIN only", join.this)
+        if derived.stream is not None:
+            self.parsed.fail(
+                f"{what} with UNION ALL or explode can't be joined; it can take the place of the stream",
+                join.this,
+            )
+        if not derived.alias:
+            self.parsed.fail("a subquery that is joined needs an alias", join.this)
+        return derived
+
+    def _others(
+        self,
+        select: exp.Select,
+        derived: _Derived | None,
+        joins: list[exp.Join],
+        joined: Mapping[int, _Derived | None],
+    ) -> dict[str, frozenset[str]]:
+        """The relations in FROM that are not inner queries, by alias, with the names of their columns."""
+        tables = [] if derived is not None else [select.args["from_"].this]
+        tables += [join.this for place, join in enumerate(joins) if joined[place] is None]
+        found = {}
+        for table in tables:
+            if isinstance(table, exp.Table):
+                relation = self._relation(table)
+                names = () if relation is None else relation.columns
+                found[(table.alias or table.name).casefold()] = frozenset(map(str.casefold, names))
+        return found
+
+    def _relation(self, table: exp.Table) -> Relation | None:
+        relations = {**self.catalog.tables, **self.catalog.streams}
+        same = (each for name, each in relations.items() if name.casefold() == table.name.casefold())
+        return next(same, None)
+
+    def _write_out_using(
+        self,
+        select: exp.Select,
+        derived: _Derived | None,
+        joins: list[exp.Join],
+        joined: Mapping[int, _Derived | None],
+    ) -> None:
+        """Write `USING (k)` as the equality that it is; `k` alone is then the column of the first relation with it."""
+        aliases = {item.alias.casefold() for item in select.expressions if isinstance(item, exp.Alias)}
+        for place, join in enumerate(joins):
+            if not join.args.get("using"):
+                continue
+            own = join.this.alias if joined[place] is None else joined[place].alias  # type: ignore[union-attr]
+            own = own or join.this.name
+            before = self._before(select, derived, joins[:place], joined)
+            conditions: list[exp.Expr] = []
+            for identifier in join.args["using"]:
+                name = identifier.name.casefold()
+                first = next((alias for alias, names in before.items() if name in names), None)
+                if first is None:
+                    self.parsed.fail(
+                        f"no relation before {own} has the column {identifier.name} of USING", identifier
+                    )
+                for clause in ("expressions", "joins", "where", "group", "having", "order"):
+                    value = select.args.get(clause)
+                    for node in value if isinstance(value, list) else [value] if value is not None else []:
+                        taken = aliases if clause in ("having", "order") else set()
+                        for column in list(node.find_all(exp.Column)):
+                            if (
+                                len(column.parts) == 1
+                                and column.name.casefold() == name
+                                and name not in taken
+                            ):
+                                made = _column([exp.to_identifier(first, quoted=True), column.this.copy()])
+                                made.meta[NAMED] = (column._meta or {}).get(NAMED, column.name)
+                                column.replace(made)
+                sides = (
+                    _column([exp.to_identifier(alias, quoted=True), identifier.copy()])
+                    for alias in (first, own)
+                )
+                conditions.append(exp.EQ(this=next(sides), expression=next(sides)))
+            join.set("using", None)
+            join.set("on", reduce(lambda one, other: exp.And(this=one, expression=other), conditions))
+
+    def _before(
+        self,
+        select: exp.Select,
+        derived: _Derived | None,
+        joins: list[exp.Join],
+        joined: Mapping[int, _Derived | None],
+    ) -> dict[str, frozenset[str]]:
+        """The first relation and some joined ones, by alias in the order of FROM, with the names of their columns."""
+        plain = self._others(select, derived, joins, joined)
+        inner = [each for each in (derived, *(joined[at] for at in range(len(joins)))) if each is not None]
+        found = plain | {each.alias.casefold(): frozenset(each.columns) for each in inner}
+        first = derived.alias if derived is not None else select.args["from_"].this.alias_or_name
+        rest = (
+            join.this.alias_or_name if (each := joined[at]) is None else each.alias
+            for at, join in enumerate(joins)
+        )
+        return {
+            alias.casefold(): found[alias.casefold()] for alias in (first, *rest) if alias.casefold() in found
+        }
 
     def inner_query(self, alias: str) -> _Derived:
         """The text as the inner query of another one."""
@@ -175,6 +304,10 @@ class _Inliner:
     def _of(self, select: exp.Select, known: frozenset[str]) -> _Derived | None:
         """The inner query in a FROM clause; None if it is the name of a stream, a table or a registered query."""
         source = select.args["from_"].this if select.args.get("from_") is not None else None
+        return None if source is None else self._of_source(source, known)
+
+    def _of_source(self, source: exp.Expr, known: frozenset[str]) -> _Derived | None:
+        """The inner query that a relation is."""
         if isinstance(source, exp.Subquery):
             return self._inner(source.this, source.alias, source, known)
         if isinstance(source, exp.Table) and source.name.casefold() in known:
@@ -182,7 +315,7 @@ class _Inliner:
             # A definition can use those before it.
             before = frozenset(list(self.named)[: list(self.named).index(source.name.casefold())])
             return self._inner(defined.this.copy(), source.alias or source.name, source, before)
-        if source is not None and (view := self._view_named(source)) is not None:
+        if (view := self._view_named(source)) is not None:
             return self._view(view, source)
         return None
 
@@ -196,7 +329,7 @@ class _Inliner:
         inside = self._of(select, known)
         if inside is not None:
             alias = alias or inside.alias
-            self._substitute(select, inside)
+            self._substitute(select, [inside], {})
             table, own = inside.table, inside.alias
             self._add_where(select, inside.where)
         else:
@@ -220,18 +353,30 @@ class _Inliner:
             name: (shown, self._qualified(part, own, alias)) for name, (shown, part) in columns.items()
         }
         where_text = self._qualified(condition, own, alias) if condition is not None else None
-        return _Derived(alias, table, where_text, qualified, stream)
+        parts_of_union = inside.parts if inside is not None else ()
+        return _Derived(alias, table, where_text, qualified, stream, parts_of_union)
 
     def _union(self, node: exp.Union, alias: str, known: frozenset[str]) -> _Derived:
         """The rows of several inner queries as one stream."""
         parts = list(flattened(self.parsed, node))
         for part in parts[1:]:  # their columns are matched by position
             name_by_place(part)
-        inner = [self._inner(part, "", part, known) for part in parts]
+        pieces = []  # with the place in the text of each
+        for part in parts:
+            one = self._inner(part, "", part, known)
+            pieces += [(each, part) for each in (_through(one) if one.parts else [one])]
+        kinds = [
+            self.maker.kinds(one.table, one.alias, one.columns, one.stream, part) for one, part in pieces
+        ]
+        widest = common_types([types for types, _ in kinds])
+        inner = [
+            replace(one, columns=_widened(one.columns, types, times, widest))
+            for (one, _), (types, times) in zip(pieces, kinds, strict=True)
+        ]
         stream = self.maker.union(
             [
                 (one.table, one.alias, one.columns, one.where, one.stream, part)
-                for one, part in zip(inner, parts, strict=True)
+                for one, (_, part) in zip(inner, pieces, strict=True)
             ]
         )
         alias = alias or inner[0].alias
@@ -242,7 +387,7 @@ class _Inliner:
             )
             for name, _ in stream.columns
         }
-        return _Derived(alias, _table(stream, inner[0].table), None, columns, stream)
+        return _Derived(alias, _table(stream, inner[0].table), None, columns, stream, tuple(inner))
 
     def _check_clauses(self, select: exp.Select) -> None:
         for clause, value in select.args.items():
@@ -306,9 +451,7 @@ class _Inliner:
         if inside is not None:
             yield from ((name, expression.copy()) for name, expression in inside.columns.values())
             return
-        relations = {**self.catalog.tables, **self.catalog.streams}
-        same = (each for name, each in relations.items() if name.casefold() == table.name.casefold())
-        relation = next(same, None)
+        relation = self._relation(table)
         for name in relation.columns if relation is not None else ():
             yield name, exp.Column(this=exp.to_identifier(name, quoted=True))
 
@@ -326,29 +469,65 @@ class _Inliner:
         inner.pop()
         return inner
 
-    def _substitute(self, select: exp.Select, derived: _Derived) -> None:
-        """Put the inner expressions in place of the columns of the outer query."""
+    def _substitute(
+        self, select: exp.Select, inner: list[_Derived], others: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Put the inner expressions in place of the columns of the outer query, which may have other relations."""
         aliases = {item.alias.casefold() for item in select.expressions if isinstance(item, exp.Alias)}
         for clause in ("expressions", "joins", "where", "group", "having", "order"):
             value = select.args.get(clause)
             for node in value if isinstance(value, list) else [value] if value is not None else []:
-                taken = aliases if clause in ("having", "order") else set()
+                # In GROUP BY, a name is an alias if it is not the name of one column.
+                taken = aliases if clause in ("having", "order", "group") else set()
                 for column in list(node.find_all(exp.Column)):
-                    if not isinstance(column.this, exp.Star):
-                        self._replace(column, derived, taken)
+                    if not isinstance(column.this, exp.Star) and not self._is_searched(column, select):
+                        self._replace(column, inner, others, taken, clause == "group")
 
-    def _replace(self, column: exp.Column, derived: _Derived, aliases: set[str]) -> None:
+    def _is_searched(self, column: exp.Column, select: exp.Select) -> bool:
+        """Whether a column is of the table that a subquery in WHERE searches: its names come first there."""
+        around = column.find_ancestor(exp.Select)
+        if around is None or around is select or around.args.get("from_") is None:
+            return False
+        table = around.args["from_"].this
+        relation = self._relation(table) if isinstance(table, exp.Table) else None
+        if relation is None:
+            return False
+        first = column.parts[0].name.casefold()
+        if len(column.parts) > 1 and first == (table.alias or table.name).casefold():
+            return True
+        return first in map(str.casefold, relation.columns)
+
+    def _replace(
+        self,
+        column: exp.Column,
+        inner: list[_Derived],
+        others: Mapping[str, frozenset[str]],
+        aliases: set[str],
+        prefers_columns: bool,
+    ) -> None:
         parts = list(column.parts)
         names = [part.name for part in parts]
-        if len(names) > 1 and names[0].casefold() == derived.alias.casefold():
+        first = names[0].casefold()
+        derived = next((each for each in inner if len(names) > 1 and first == each.alias.casefold()), None)
+        if derived is not None:
             if names[1].casefold() not in derived.columns:
                 hint = near_miss(names[1], [name for name, _ in derived.columns.values()])
                 self.parsed.fail(f"unknown column {names[1]}{hint}", column)
             names, parts = names[1:], parts[1:]
-        elif names[0].casefold() not in derived.columns or (
-            len(names) == 1 and names[0].casefold() in aliases
-        ):
-            return
+        else:
+            having = [each for each in inner if first in each.columns]
+            is_alias = len(names) == 1 and first in aliases
+            if not having or (len(names) > 1 and first in others) or (is_alias and not prefers_columns):
+                return
+            options = [each.alias for each in having] + [
+                alias for alias, known in others.items() if first in known
+            ]
+            if len(options) > 1:
+                if is_alias:
+                    return
+                listed = " or ".join(f"{alias}.{names[0]}" for alias in options)
+                self.parsed.fail(f"{names[0]} is ambiguous: {listed}", column)
+            derived = having[0]
         expression: exp.Expr = derived.columns[names[0].casefold()][1].copy()
         for literal in expression.find_all(exp.Literal):
             literal.meta[COPIED] = True
@@ -387,6 +566,59 @@ class _Inliner:
 def _column(parts: list[exp.Expr]) -> exp.Column:
     places = ("this", "table", "db", "catalog")
     return exp.Column(**dict(zip(places, reversed(parts), strict=False)))
+
+
+def _through(derived: _Derived) -> Iterator[_Derived]:
+    """An inner query over a union, as one over each part of the union."""
+    names = [] if derived.stream is None else [name.casefold() for name, _ in derived.stream.columns]
+    for part in derived.parts:
+        expressions = [expression for _, expression in part.columns.values()]
+        by_name = dict(zip(names, expressions, strict=True))
+        columns = {key: (shown, _composed(each, by_name)) for key, (shown, each) in derived.columns.items()}
+        where = None if derived.where is None else _composed(derived.where, by_name)
+        if where is not None and part.where is not None:
+            where = exp.And(this=exp.Paren(this=part.where.copy()), expression=exp.Paren(this=where))
+        yield replace(part, columns=columns, where=part.where if where is None else where)
+
+
+def _composed(node: exp.Expr, by_name: Mapping[str, exp.Expr]) -> exp.Expr:
+    """An expression over a union's columns, over the rows of a part; the union's alias is before each column."""
+    root = exp.Paren(this=node.copy())
+    for column in list(root.find_all(exp.Column)):
+        made: exp.Expr = by_name[column.parts[1].name.casefold()].copy()
+        if not isinstance(made, exp.Column):
+            made = exp.Paren(this=bare(made))
+        for literal in made.find_all(exp.Literal):
+            literal.meta[COPIED] = True
+        for field in column.parts[2:]:
+            made = exp.Dot(this=made, expression=field.copy())
+        column.replace(made)
+    inner: exp.Expr = root.this
+    inner.pop()
+    return inner
+
+
+def _widened(
+    columns: Mapping[str, tuple[str, exp.Expr]],
+    types: Sequence[pa.DataType],
+    times: Collection[int],
+    widest: Sequence[pa.DataType | None],
+) -> dict[str, tuple[str, exp.Expr]]:
+    """The columns in the types of the union; times stay as they are."""
+    widened = dict(columns)
+    for place, (kind, (key, (shown, expression))) in enumerate(zip(widest, columns.items(), strict=False)):
+        if kind is not None and types[place] != kind and place not in times:
+            to = exp.DataType.build(TYPE_NAMES[kind], dialect="spark")
+            expression = exp.Cast(this=exp.Paren(this=expression.copy()), to=to)
+        widened[key] = (shown, expression)
+    return widened
+
+
+def _aliased(derived: _Derived) -> exp.Table:
+    """The relation of an inner query, under the alias of the query."""
+    table = derived.table.copy()
+    table.set("alias", exp.TableAlias(this=exp.to_identifier(derived.alias, quoted=True)))
+    return table
 
 
 def _table(stream: DerivedStream, place: exp.Table) -> exp.Table:

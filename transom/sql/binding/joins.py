@@ -125,7 +125,10 @@ def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr]]:
         comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
         membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
         if membership is not None and not source.table:
-            message = f"{kind} JOIN needs a static table, and {source.alias} is a stream"
+            message = (
+                f"{kind} JOIN needs a static table, and {source.alias} is a stream; "
+                "use an inner JOIN within a time bound"
+            )
             scope.parsed.fail(message, node.this)
         source.is_membership = membership is not None
         inner = membership is not None or node.args.get("side") != "LEFT"

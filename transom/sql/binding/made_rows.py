@@ -12,9 +12,11 @@ from transom.errors import SQLError
 from transom.sql.binding.select import SelectBinder
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.derived_stream import ELEMENT, ELEMENT_POSITION, KEY, VALUE, Branch, DerivedStream
+from transom.sql.interpreter.types import TYPE_NAMES
 from transom.sql.syntax.canonical import bare, quote
 from transom.sql.syntax.parsed_query import Parsed
 
+_BY_WIDTH = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
 GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 InnerColumns = Mapping[
     str, tuple[str, exp.Expr]
@@ -127,6 +129,18 @@ class RowMaker:
                 both = exp.And(this=exp.Paren(this=where.this), expression=has_element)
             select.set("where", exp.Where(this=both))
 
+    def kinds(
+        self,
+        table: exp.Table,
+        own: str,
+        columns: InnerColumns,
+        made_of: DerivedStream | None,
+        place: exp.Expr,
+    ) -> tuple[list[pa.DataType], set[int]]:
+        """The types of the columns of an inner query, and which of them are the stream's time."""
+        _, kinds, times, _ = self._branch(table, own, columns, None, made_of, place)
+        return kinds, times
+
     def union(
         self,
         parts: Sequence[tuple[exp.Table, str, InnerColumns, exp.Expr | None, DerivedStream | None, exp.Expr]],
@@ -182,7 +196,7 @@ class RowMaker:
             relation = relation_of_derived(made_of)
             catalog = replace(catalog, streams={**catalog.streams, made_of.name: relation})
         else:
-            self.parsed.fail("a UNION ALL can't read another UNION ALL; write all parts in one", place)
+            raise AssertionError("a union of unions is one of their parts")
         texts = _RowTexts(self.parsed, catalog, table, own)
         sqls = [texts.text(expression) for _, expression in columns.values()]
         condition = None if where is None else texts.text(where)
@@ -227,7 +241,7 @@ class _RowTexts:
     def __init__(self, parsed: Parsed, catalog: Catalog, table: exp.Table, own: str):
         node = table.copy()
         node.set("alias", exp.TableAlias(this=exp.to_identifier(own, quoted=True)))
-        alone = replace(parsed, bracket=None, derived=None, is_derived=False)
+        alone = replace(parsed, bracket=None, derived=None, inlined=frozenset())
         self.binder = SelectBinder(alone, catalog)
         self.binder.scope.add(node)
         self._nodes: list[exp.Expr] = []  # held, so that the ids of the nodes stay their own
@@ -244,6 +258,18 @@ def relation_of_derived(derived: DerivedStream) -> Relation:
     """A derived stream as queries read it."""
     why = "it is the result of UNION ALL or explode; join the streams themselves"
     return Relation(derived.name, dict(derived.columns), derived.time, why, is_declared=False)
+
+
+def common_types(parts: Sequence[Sequence[pa.DataType]]) -> list[pa.DataType | None]:
+    """The types that hold the values of all parts of a union, as in Spark; None where there is none."""
+    return [_common_type(types) for types in zip(*parts, strict=False)]
+
+
+def _common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
+    kinds = list(dict.fromkeys(kind for kind in types if not pa.types.is_null(kind)))
+    if len(kinds) > 1 and all(kind in _BY_WIDTH for kind in kinds):
+        kinds = [max(kinds, key=_BY_WIDTH.index)]
+    return kinds[0] if len(kinds) == 1 and kinds[0] in TYPE_NAMES else None
 
 
 def flattened(parsed: Parsed, node: exp.Expr) -> Iterator[exp.Expr]:

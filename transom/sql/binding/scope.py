@@ -102,7 +102,7 @@ class Scope:
         source = FromItem(node.alias or node.name, relation, node, table)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
-        if self.parsed.is_derived and not table:
+        if source.alias.casefold() in self.parsed.inlined:
             source.hidden |= set(relation.columns)
         self.sources.append(source)
         return source
@@ -129,11 +129,13 @@ class Scope:
         streams = [] if table else [source for source in self.sources if not source.table]
         if len(streams) > 1:
             self.parsed.fail("a query can join two streams, not more", node)
-        if streams and self.parsed.is_derived:
-            self.parsed.fail("a subquery can't be joined with a stream; join the streams themselves", node)
-        for one in [*(source.relation for source in streams), relation] if streams else ():
+        named = [
+            *((source.alias, source.relation) for source in streams),
+            (node.alias or node.name, relation),
+        ]
+        for alias, one in named if streams else ():
             if one.unjoinable is not None:
-                self.parsed.fail(f"{one.name} can't be joined with a stream: {one.unjoinable}", node)
+                self.parsed.fail(f"{alias} can't be joined with a stream: {one.unjoinable}", node)
 
     def _relation(self, node: exp.Table) -> tuple[Relation, bool]:
         name = node.name.casefold()

@@ -115,7 +115,9 @@ class SelectBinder:
             message = "LIMIT needs ORDER BY: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
             self.parsed.fail(message, limit)
         if not self.windowing.spec.is_shared_by_groups:
-            message = "LIMIT gives the first rows of each window, and each of these windows has only one row; use HAVING"
+            message = (
+                "LIMIT gives the first rows of each window, and each of these windows has one row; use HAVING"
+            )
             if self.windowing.spec.is_session:
                 message += ", or ORDER BY ... LIMIT in a query over the results of this one"
             self.parsed.fail(message, limit)
@@ -182,7 +184,7 @@ class SelectBinder:
 
         Over a subquery or a view, keys have the names of its columns, and are no columns of the stream any more.
         """
-        if self.parsed.is_derived:
+        if self.parsed.inlined:
             names = {text.replace("`", "").rpartition(".")[2].casefold() for text in bracket.partition}
             return names == {str((key._meta or {}).get(NAMED, key.name)).casefold() for key in keys}
         texts = set()

@@ -75,7 +75,8 @@ class Parsed:
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
     derived: DerivedStream | None = None  # the stream, if it is derived from other streams
-    is_derived: bool = False  # a subquery was inlined: its alias is before every column of the stream
+    # The aliases of inlined subqueries in lower case: they are before every column of the streams inside.
+    inlined: frozenset[str] = frozenset()
 
     @property
     def end_start(self) -> int | None:
