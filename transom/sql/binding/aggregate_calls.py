@@ -149,6 +149,11 @@ def _distinct(
 ) -> Draft:
     """The call with DISTINCT: the function over each value once."""
     form = distinct_function(function)
+    if any(isinstance(arg, exp.Star) for arg in written.args):
+        message = (
+            f"{written.name}(DISTINCT *) is not supported; name the columns: {written.name}(DISTINCT a, b)"
+        )
+        parsed.fail(message if function.takes_more else f"{written.name} does not take *", written.node)
     if form is None:
         parsed.fail(f"{written.name}(DISTINCT ...) is not supported", written.node)
     if function.takes_more and len(written.args) > 1:

@@ -75,6 +75,7 @@ class Parsed:
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
     derived: DerivedStream | None = None  # the stream, if it is made of other streams
+    with_ties: bool = False  # LIMIT k WITH TIES
     is_derived: bool = False  # a subquery was inlined: its alias is before every column of the stream
 
     @property
