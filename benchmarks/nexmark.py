@@ -36,7 +36,7 @@ SCHEMAS = {
 # Nexmark's queries over windows, by their numbers. docs/reference/spark-and-flink.md says what differs from Nexmark.
 QUERIES = {
     "q5": "SELECT auction, count(*) AS num FROM bids [RANGE 10 seconds SLIDE 2 seconds] GROUP BY auction "
-    "ORDER BY num DESC LIMIT 1",
+    "ORDER BY num DESC LIMIT 1 WITH TIES",
     "q7": "SELECT max(price) AS price, max_by(auction, price) AS auction, max_by(bidder, price) AS bidder "
     "FROM bids [RANGE 10 seconds SLIDE 10 seconds]",
     "q8": "SELECT p.id, p.name, count(*) AS auctions FROM persons p JOIN auctions a ON p.id = a.seller "

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from transom.aggregates.sketches import Distinct, nested_text
+from transom.aggregates.sketches import Distinct, nested_text, sketched_count
+from transom.aggregates.table import aggregate_function
 
 
 def distinct(values: pa.Array) -> int:
@@ -61,3 +62,11 @@ def test_a_negative_zero_within_a_struct_is_a_zero() -> None:
     values = pa.array([{"a": 0.0}, {"a": -0.0}], pa.struct([("a", pa.float64())]))
     assert distinct(values) == 1
     assert distinct(pa.array([0.0, -0.0])) == 1
+
+
+def test_an_empty_text_counts_as_a_value() -> None:
+    """DataSketches ignores empty texts; approx_count_distinct must not, and hll_sketch_agg does so as Spark's."""
+    for values in (pa.array(["", "a", None, ""]), pa.array([b"", b"a", None])):
+        assert aggregate_function("approx_count_distinct").over(values, pa.int64(), (0.05,)) == 2
+    sketch = aggregate_function("hll_sketch_agg").over(pa.array(["", "a"]), pa.binary(), (12,))
+    assert isinstance(sketch, bytes) and sketched_count(sketch) == 1

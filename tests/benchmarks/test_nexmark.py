@@ -47,8 +47,10 @@ def hot_items(site: Site) -> list[tuple[Any, ...]]:
     counts: dict[int, Counter[int]] = defaultdict(Counter)
     for (end, auction), rows in by_window(rows_of(site.bids), 10 * SECOND, 2 * SECOND, "auction").items():
         counts[end][auction] = len(rows)
-    best = {end: min(found, key=lambda auction: (-found[auction], auction)) for end, found in counts.items()}
-    return [(end, auction, counts[end][auction]) for end, auction in best.items()]
+    most = {end: max(found.values()) for end, found in counts.items()}
+    return [
+        (end, auction, n) for end, found in counts.items() for auction, n in found.items() if n == most[end]
+    ]
 
 
 def highest_bids(site: Site) -> list[tuple[Any, ...]]:

@@ -47,3 +47,13 @@ def test_each_window_of_each_query_has_its_own_first_rows() -> None:
     values = pa.chunked_array([pa.array([1, 2, 3, 4, 5])])
     chosen = top_rows([OrderKey("x", pa.int64())], [values], [], windows, np.array([1, 1, 1, 2, 2]))
     assert chosen.tolist() == [0, 1, 3, 4]
+
+
+def test_with_ties_only_lesser_rows_count_as_before() -> None:
+    values = pa.chunked_array([pa.array([1.0, 1.0, None, None, 2.0, 2.0, 1.0, 3.0])])
+    windows, ties = np.array([0, 0, 0, 0, 1, 1, 1, 1]), np.array([True] * 4 + [True] * 4)
+    groups = [pa.chunked_array([pa.array(list("abcdefgh"))])]
+    key = OrderKey("x", F64, nulls_first=False)
+    chosen = top_rows([key], [values], groups, [windows], np.array([1] * 4 + [2] * 4), ties)
+    assert chosen.tolist() == [0, 1, 6, 4, 5]
+    assert top_rows([key], [values], groups, [windows], np.full(8, 1), ~ties).tolist() == [0, 6]

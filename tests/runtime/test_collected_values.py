@@ -45,3 +45,17 @@ def test_text_functions_take_text(make_engine: EngineFactory, tmp_path: Path) ->
     engine, _ = bids_engine(make_engine, tmp_path, schema=SCHEMA)
     with pytest.raises(SQLError, match="string_agg needs text, and this is int32; a cast can make it text"):
         engine.register(f"SELECT string_agg(price) FROM bids {WINDOW}")
+
+
+@ON_BOTH
+def test_distinct_texts_have_their_own_order_or_the_reverse(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, schema=SCHEMA)
+    text = "SELECT string_agg(DISTINCT item, ',') WITHIN GROUP (ORDER BY {}) AS x FROM bids " + WINDOW
+    up, down = (engine.register(text.format(order)) for order in ("item", "item DESC"))
+    with pytest.raises(SQLError, match="with DISTINCT, WITHIN GROUP orders string_agg by its argument"):
+        engine.register(text.format("price"))
+    feed.push([(item, 1, at("12:00:10")) for item in ("b", "a", "c", "a", None)])
+    engine.drain()
+    assert [query.results()["x"].to_pylist() for query in (up, down)] == [["a,b,c"], ["c,b,a"]]

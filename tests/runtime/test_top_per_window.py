@@ -105,3 +105,32 @@ def test_a_lookup_gives_the_first_groups(make_engine: EngineFactory, tmp_path: P
     feed.push(rows_at("12:00:10"))
     engine.step()
     assert values(query.lookup(), "item", "total") == [("b", 6), ("c", 5)]
+
+
+@ON_BOTH
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_with_ties_rows_that_equal_the_last_are_results(
+    make_engine: EngineFactory, tmp_path: Path, state: str
+) -> None:
+    engine, feed = bids_engine(
+        make_engine, tmp_path, schema="item string, price int, ts timestamp", state=state
+    )
+    text = "SELECT item, max(price) AS top FROM bids {} GROUP BY item ORDER BY top DESC NULLS LAST LIMIT {}"
+    queries = {
+        limit: engine.register(text.format(WINDOW, limit))
+        for limit in ("1", "1 WITH TIES", "2 WITH TIES", "3 WITH TIES", "4 WITH TIES EMIT EARLY ON DEMAND")
+    }
+    on_demand = engine.register(text.format("[RANGE 10 minutes]", "1 WITH TIES"))
+    feed.push([*rows_at("12:00:10"), ("f", 2, at("12:00:20"))])
+    engine.step()
+    assert values(queries["1 WITH TIES"].prod(), "item") == [("b",), ("c",)]
+    assert values(on_demand.lookup(), "item") == [("b",), ("c",)]
+    engine.drain()
+    found = {
+        limit: "".join(row["item"] for row in query.results().to_pylist() if row["kind"] == "final")
+        for limit, query in queries.items()
+    }
+    assert found == {
+        "1": "b", "1 WITH TIES": "bc", "2 WITH TIES": "bc", "3 WITH TIES": "bcdf",
+        "4 WITH TIES EMIT EARLY ON DEMAND": "bcdf",
+    }  # fmt: skip

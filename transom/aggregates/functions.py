@@ -184,6 +184,12 @@ def _sketch_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataTyp
     return pa.binary()
 
 
+def _sketch(kind: pa.DataType | None, lg_k: int) -> Distinct:
+    """The sketch itself has Spark's bytes; numbers share it with approx_count_distinct."""
+    assert kind is not None
+    return Distinct(kind, lg_k, counts_empty=not pa.types.is_string(kind))
+
+
 def _percentile_type(kind: pa.DataType | None, parameters: Parameters) -> pa.DataType | str:
     if kind is None or not (is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return f"needs a number or a time, and this is {kind}"
@@ -364,7 +370,7 @@ BUILT_IN = (
         name="hll_sketch_agg",
         parameters=(SKETCH_SIZE,),
         result_type=_sketch_type,
-        accumulators=lambda kind, parameters: (Distinct(kind, parameters[0]),),
+        accumulators=lambda kind, parameters: (_sketch(kind, parameters[0]),),
         lower=lambda states, type, parameters: Distinct(pa.null(), parameters[0]).sketches(states[0][0]),
         ignores_repeats=True,
     ),

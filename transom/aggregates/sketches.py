@@ -20,6 +20,7 @@ from transom.columns.groups import group, normalized
 from transom.columns.type_ids import type_id
 
 GREATEST = sys.float_info.max
+_EMPTY = 0x5EED0FE3  # stands for the empty text; the hash of a number is that of no text
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Distinct:
     traits: ClassVar = AccumulatorTraits(is_sketch=True)
     input: pa.DataType
     lg_k: int
+    counts_empty: bool = True  # DataSketches ignores empty texts, and so does Spark's hll_sketch_agg
 
     @property
     def label(self) -> str:
@@ -36,7 +38,7 @@ class Distinct:
 
     @property
     def id(self) -> str:
-        return f"hll({type_id(self.input)},lg_k={self.lg_k})"
+        return f"hll({type_id(self.input)},lg_k={self.lg_k}{',nonempty' * (not self.counts_empty)})"
 
     @classmethod
     def with_error(cls, input: pa.DataType, relative: float) -> Distinct:
@@ -63,7 +65,7 @@ class Distinct:
             sketch = sketches[code]
             if sketch is None:
                 sketch = sketches[code] = hll_sketch(self.lg_k, tgt_hll_type.HLL_8)
-            sketch.update(value)
+            sketch.update(_EMPTY if value == "" and self.counts_empty else value)
         return [_packed(sketches, hll_sketch.serialize_updatable)]
 
     def combine(self, states: States, codes: Codes, groups: int) -> States:

@@ -142,7 +142,7 @@ def first_of_windows(query: Query, pairs: list[tuple[Cell, OracleRow]]) -> list[
     if top is None:
         return pairs
 
-    def compared(left: tuple[Cell, OracleRow], right: tuple[Cell, OracleRow]) -> int:
+    def by_value(left: tuple[Cell, OracleRow], right: tuple[Cell, OracleRow]) -> int:
         for i, key in enumerate(top.order):
             a, b = left[1][f"order {i}"], right[1][f"order {i}"]
             if (a is None) != (b is None):
@@ -150,6 +150,11 @@ def first_of_windows(query: Query, pairs: list[tuple[Cell, OracleRow]]) -> list[
             found = order_nulls(a, b)
             if found:
                 return -found if key.is_descending else found
+        return 0
+
+    def compared(left: tuple[Cell, OracleRow], right: tuple[Cell, OracleRow]) -> int:
+        if found := by_value(left, right):
+            return found
         groups = zip(left[0].group, right[0].group, strict=True)
         return next((found for a, b in groups if (found := order_nulls(a, b))), 0)
 
@@ -157,6 +162,8 @@ def first_of_windows(query: Query, pairs: list[tuple[Cell, OracleRow]]) -> list[
     for window in {cell.window for cell, _ in pairs}:
         mine = sorted((pair for pair in pairs if pair[0].window == window), key=cmp_to_key(compared))
         kept += mine[: top.limit]
+        if top.with_ties:
+            kept += [pair for pair in mine[top.limit :] if by_value(mine[top.limit - 1], pair) == 0]
     return [pair for pair in pairs if any(pair is one for one in kept)]
 
 

@@ -423,12 +423,14 @@ def _first_rows(
     at = np.flatnonzero(keep)
     tops = [query.query.top for query in lowered.queries]
     limits = np.array([0 if top is None else top.limit for top in tops])
+    with_ties = np.array([top is not None and top.with_ties for top in tops])
     starts, ends = lowered.extents()
     rows, which = pa.array(at), lowered.which[at]
     groups = [lowered.table[name].take(rows) for name in groups_in(lowered.table.column_names)]
     keys = () if tops[0] is None else tops[0].order
     windows_of = [which, starts[at], ends[at]]
-    return at[top_rows(keys, [column.take(rows) for column in order], groups, windows_of, limits[which])]
+    values = [column.take(rows) for column in order]
+    return at[top_rows(keys, values, groups, windows_of, limits[which], with_ties[which])]
 
 
 def result_batch(

@@ -26,6 +26,41 @@ REFUSED_FUNCTIONS = {
     "proctime": "is not supported; give rows a column with their time of arrival, and name it with WATTR",
 }
 
+# What functions of other systems, and misspellings that look like another function, are called here.
+OTHER_NAMES = {
+    "arbitrary": "any_value",
+    "arg_max": "max_by",
+    "arg_min": "min_by",
+    "argmax": "max_by",
+    "argmin": "min_by",
+    "approx_quantile": "approx_percentile",
+    "approx_quantiles": "approx_percentile",
+    "avarage": "avg",
+    "average": "avg",
+    "averege": "avg",
+    "count_distinct": "count(DISTINCT x)",
+    "group_concat": "string_agg",
+    "groupuniqarray": "collect_set",
+    "json_extract": "get_json_object",
+    "json_value": "get_json_object",
+    "len_array": "array_size",
+    "logical_and": "bool_and",
+    "logical_or": "bool_or",
+    "nunique": "count(DISTINCT x)",
+    "quantile": "percentile",
+    "quantile_cont": "percentile",
+    "quantile_disc": "percentile_disc",
+    "sort": "sort_array",
+    "stdev": "stddev",
+    "topk": "approx_top_k",
+    "top_k": "approx_top_k",
+    "uniq": "approx_count_distinct",
+    "unique": "count(DISTINCT x)",
+    "unnest": "explode",
+    "variant_get": "get_json_object",
+    "wm_concat": "string_agg",
+}
+
 SCALAR_FUNCTIONS = {
     "math": """
         abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc

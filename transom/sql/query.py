@@ -250,10 +250,14 @@ class OrderKey:
 
 @dataclass(frozen=True)
 class Top:
-    """ORDER BY ... LIMIT: the first rows of each window. Rows that are equal in this order are ordered by group."""
+    """ORDER BY ... LIMIT: the first rows of each window. Rows that are equal in this order are ordered by group.
+
+    With ties, rows that are equal in the order to the last of them are also among them.
+    """
 
     limit: int
     order: tuple[OrderKey, ...]
+    with_ties: bool = False
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,11 @@ def _distinct(
 ) -> Draft:
     """The call with DISTINCT: the function over each value once."""
     form = distinct_function(function)
+    if any(isinstance(arg, exp.Star) for arg in written.args):
+        message = (
+            f"{written.name}(DISTINCT *) is not supported; name the columns: {written.name}(DISTINCT a, b)"
+        )
+        parsed.fail(message if function.takes_more else f"{written.name} does not take *", written.node)
     if form is None:
         parsed.fail(f"{written.name}(DISTINCT ...) is not supported", written.node)
     if function.takes_more and len(written.args) > 1:
@@ -156,6 +161,13 @@ def _distinct(
         copies = [_detached(arg) for arg in written.args]
         packed = _struct({f"c{at}": arg for at, arg in enumerate(copies)})
         return Draft(form.name, (packed, *map(_detached, written.args)), written.where, (), written.node)
+    if written.order and function.by_time:  # the distinct values have no other order than their own
+        ordered, is_descending = _group_order(parsed, written, function)
+        if not written.args or bare(ordered) != bare(written.args[0]):
+            message = f"with DISTINCT, WITHIN GROUP orders {written.name} by its argument"
+            parsed.fail(message, ordered)
+        settings = {**settings, "descending": is_descending}
+        written = replace(written, order=[])
     args, parameters = _parameters(parsed, written, form, settings)
     return Draft(form.name, tuple(args), written.where, parameters, written.node)
 

@@ -34,7 +34,7 @@ from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
 from transom.sql.item_columns import item_columns
-from transom.sql.query import Call, Item, Key, Lag, OrderKey, Predicate, Query, Scalar, StreamJoin, Top
+from transom.sql.query import Call, Item, Key, Lag, OrderKey, Predicate, Query, Scalar, StreamJoin
 from transom.sql.syntax.canonical import bare
 from transom.sql.syntax.parsed_query import EndClause, Parsed
 
@@ -195,7 +195,7 @@ class _Reader(ScalarBinder):
             having=self.selection.having_text(),
             kept=having,
             stream_join=self._stream_join(),
-            top=None if self.selection.limit is None else Top(self.selection.limit, order),
+            top=self.selection.top(order),
             lags=self.table.shared(lags),
             functions=self.table.shared(frozenset(self.selection.called() | self._derivation_functions())),
             derived=None if self.parsed.derived is None else self.table.shared(self.parsed.derived),

@@ -79,7 +79,8 @@ def inline_derived_streams(parsed: Parsed, catalog: Catalog, scalars: Scalars) -
     _refuse_column_lists(parsed)
     select = parsed.select
     wrap_lateral_views(parsed, select)
-    expand_grouping_sets(parsed)
+    relations = {**catalog.tables, **catalog.streams}
+    expand_grouping_sets(parsed, {name: relation.columns for name, relation in relations.items()})
     views = {name.casefold() for name in catalog.views}
     if (
         select.args.get("with_") is None

@@ -14,6 +14,7 @@ from transom.errors import SQLError
 from transom.sql.catalog import Scalars
 from transom.sql.query import Scalar
 from transom.sql.syntax.parsed_query import Parsed
+from transom.sql.syntax.spark_parser import nested_too_deeply
 
 _Result = TypeVar("_Result")
 Steps = Generator[None, None, _Result]
@@ -186,7 +187,7 @@ def run_steps(
             except SQLError as error:
                 outcome[name] = error
             except RecursionError:
-                outcome[name] = SQLError("the query is nested too deeply", texts[name])
+                outcome[name] = nested_too_deeply(texts[name])
             del running[name]
         table.resolve()
     return outcome

@@ -6,7 +6,7 @@ A key is null in the sets that leave it out, and g is a key, too, so that these 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from math import prod
 
@@ -29,16 +29,16 @@ def has_grouping_sets(group: exp.Expr | None) -> bool:
     return group is not None and group.find(exp.GroupingSets, exp.Rollup, exp.Cube) is not None
 
 
-def expand_grouping_sets(parsed: Parsed) -> None:
-    """Rewrite the query to one over expanded rows, in place."""
+def expand_grouping_sets(parsed: Parsed, columns: Mapping[str, Iterable[str]]) -> None:
+    """Rewrite the query to one over expanded rows, in place. `columns` are those of streams and tables, by name."""
     if has_grouping_sets(parsed.select.args.get("group")):
-        _Expansion(parsed).rewrite()
+        _Expansion(parsed, columns).rewrite()
 
 
 class _Expansion:
     """The keys and sets of one query."""
 
-    def __init__(self, parsed: Parsed):
+    def __init__(self, parsed: Parsed, columns: Mapping[str, Iterable[str]]):
         self.parsed, self.select = parsed, parsed.select
         source = self.select.args["from_"].this if self.select.args.get("from_") is not None else None
         if source is None:
@@ -46,6 +46,10 @@ class _Expansion:
         self.source: exp.Expr = source
         named = source.name if isinstance(source, exp.Table) else ""
         self.own = source.alias or named or "expanded"
+        self.aliases = {
+            item.alias.casefold() for item in self.select.expressions if isinstance(item, exp.Alias)
+        }
+        self.columns = self._known_columns({name.casefold(): each for name, each in columns.items()})
         taken = {part.name.casefold() for part in self.select.find_all(exp.Identifier)}
         self.id_name = "transom_grouping_id" if "grouping_id" in taken else "grouping_id"
         self.keys: list[exp.Expr] = []
@@ -60,7 +64,7 @@ class _Expansion:
         for clause in ("expressions", "having", "order"):
             value = self.select.args.get(clause)
             for node in value if isinstance(value, list) else [value] if value is not None else []:
-                self._replace_keys(node)
+                self._replace_keys(node, is_order=clause == "order")
         keys = [self._key(place) for place in range(len(self.keys))]
         self.select.set("group", exp.Group(expressions=[*keys, self._id_column()]))
         array = exp.Anonymous(this="array", expressions=[_cast(_number(each), "BIGINT") for each in ids])
@@ -72,6 +76,14 @@ class _Expansion:
         alias = exp.TableAlias(this=exp.to_identifier(self.own, quoted=True))
         self.select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
         self.select.meta[EXPANDED] = True
+
+    def _known_columns(self, columns: Mapping[str, Iterable[str]]) -> set[str] | None:
+        """The columns of the stream and the tables, in lower case; None if the query reads something else."""
+        sources = [self.source, *(join.this for join in self.select.args.get("joins") or ())]
+        names = [source.name.casefold() if isinstance(source, exp.Table) else "" for source in sources]
+        if not all(name in columns for name in names):
+            return None
+        return {column.casefold() for name in names for column in columns[name]}
 
     # --- the sets ---
 
@@ -137,9 +149,15 @@ class _Expansion:
         if isinstance(node, exp.Column) and len(node.parts) == 1:
             for item in items:
                 is_alias = isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold()
-                if is_alias and not isinstance(bare(item.this), exp.Column):
+                if is_alias and self._hides_column(node, item):
                     return bare(item.this).copy()
         return node.copy()
+
+    def _hides_column(self, node: exp.Column, item: exp.Alias) -> bool:
+        """Whether a name in GROUP BY is the alias of an item: columns of the stream come first."""
+        if self.columns is None:
+            return not isinstance(bare(item.this), exp.Column)
+        return node.name.casefold() not in self.columns
 
     def _grouping_id(self, one: _Set) -> int:
         """A bit for each key, the first key's the highest; it is set if the key is left out."""
@@ -173,15 +191,18 @@ class _Expansion:
         column.meta[NAMED] = self.id_name
         return column
 
-    def _replace_keys(self, node: exp.Expr) -> None:
-        """Put the keys of the expanded rows in the place of keys, outside of aggregates."""
+    def _replace_keys(self, node: exp.Expr, is_order: bool) -> None:
+        """Put the keys of the expanded rows in the place of keys, outside of aggregates.
+
+        Names in ORDER BY are first of all those of items.
+        """
         whole = exp.Paren(this=node.copy())
-        self._replace_in(whole.this)
+        self._replace_in(whole.this, self.aliases if is_order else set())
         replacement = whole.this
         replacement.pop()
         node.replace(replacement)
 
-    def _replace_in(self, node: exp.Expr) -> None:
+    def _replace_in(self, node: exp.Expr, hidden: set[str]) -> None:
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
             if name in ("grouping", "grouping_id"):
@@ -190,14 +211,16 @@ class _Expansion:
             if is_aggregate_name(name):
                 return
         place = next((i for i, key in enumerate(self.keys) if self._is_same(key, node)), None)
-        if place is not None:
+        if place is not None and not any(
+            len(part.parts) == 1 and part.name.casefold() in hidden for part in node.find_all(exp.Column)
+        ):
             key = self._key(place)
             if isinstance(node, exp.Column) and not isinstance(key, exp.Column):
                 key.meta[NAMED] = node.name
             node.replace(key)
             return
         for child in list(node.iter_expressions()):
-            self._replace_in(child)
+            self._replace_in(child, hidden)
 
     def _grouping(self, node: exp.Anonymous, name: str) -> exp.Expr:
         """grouping(a) is 1 if a set leaves a out; grouping_id() has the bits of all keys, or of those that it names."""

@@ -16,6 +16,7 @@ from transom.sql.binding.scope import Scope
 from transom.sql.binding.window import WINDOW_CALLS, Windowing, check_place, is_window, windowing
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
+from transom.sql.query import OrderKey, Top
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
 from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
@@ -62,6 +63,7 @@ class SelectBinder:
         self._read_drafts: list[Draft] = []  # held, so that the ids of their nodes stay their own
         self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
         self._in_having = False
+        self._in_order = False  # names are first of all those of items
         self._before: dict[str, exp.Expr] = {}  # the items before the one that is read, by their aliases
 
     @contextmanager
@@ -106,6 +108,8 @@ class SelectBinder:
     def _read_limit(self) -> int | None:
         """The number of LIMIT; it comes with ORDER BY."""
         order, limit = (self.parsed.select.args.get(kind) for kind in ("order", "limit"))
+        if self.parsed.with_ties and order is None:
+            self.parsed.fail("WITH TIES needs ORDER BY", limit)
         if limit is None and order is not None:
             message = "ORDER BY needs LIMIT: ORDER BY ... LIMIT 10 gives the first 10 rows of each window"
             self.parsed.fail(message, order)
@@ -126,13 +130,29 @@ class SelectBinder:
             self.parsed.fail("LIMIT takes a positive whole number", number)
         return int(number.name)
 
+    def top(self, order: tuple[OrderKey, ...]) -> Top | None:
+        """The first rows of each window that are results; None: all are."""
+        return None if self.limit is None else Top(self.limit, order, self.parsed.with_ties)
+
     def order_texts(self) -> list[tuple[exp.Expr, exp.Expr, str]]:
         """The terms of ORDER BY, each with its expression and its text over keys and aggregates."""
         order = self.parsed.select.args.get("order")
         with self.inside("ORDER BY"):
             terms = [] if order is None else order.expressions
-            found = [(term, self._selected(bare(term.this), "ORDER BY")) for term in terms]
-            return [(term, node, self.results.root(node)) for term, node in found]
+            if len(terms) == 1 and _is_all(terms[0].this):  # all items, in the order of SELECT
+                found = [(terms[0], bare(item.unalias()), True) for item in self.parsed.select.expressions]
+            else:
+                written = [(term, bare(term.this)) for term in terms]
+                selected = [(term, node, self._selected(node, "ORDER BY")) for term, node in written]
+                found = [(term, item, item is not node) for term, node, item in selected]
+            return [(term, node, self._order_text(node, is_item)) for term, node, is_item in found]
+
+    def _order_text(self, node: exp.Expr, is_item: bool) -> str:
+        """The text of a term. Names in it are first of all those of items; in an item itself they are not."""
+        before, self._in_order = self._in_order, not is_item
+        text = self.results.root(node)
+        self._in_order = before
+        return text
 
     def called(self) -> set[str]:
         """The user-defined functions that the query calls."""
@@ -348,6 +368,11 @@ class SelectBinder:
         in_chain = isinstance(node.parent, _CHAINS) and not isinstance(node, _TIGHT)
         if chained or in_chain or not self._reads_a_row(node):
             return None
+        if self._in_order and any(
+            len(part.parts) == 1 and part.name.casefold() in self._aliases
+            for part in node.find_all(exp.Column)
+        ):
+            return None
         text = self.row_text(node)
         return key_reference(list(self.keys).index(text)) if text in self.keys else None
 
@@ -362,6 +387,8 @@ class SelectBinder:
 
     def _result_column(self, node: exp.Column) -> str:
         column = self.scope.find(node)
+        if (item := self._item_before(node)) is not None:
+            return item
         if column is not None:
             for depth in range(len(column.fields), -1, -1):
                 if (whole := column.upto(depth)) in self.keys:
@@ -371,8 +398,7 @@ class SelectBinder:
             return window
         alias = self._alias(node, column is not None)
         if alias is not None:
-            text = self.results.root(alias)
-            return text if _REFERENCE.fullmatch(text) else f"({text})"
+            return self._alias_text(alias)
         if column is not None:
             name = ".".join(part.name for part in node.parts)
             own = _OWN_WINDOW.get(name.lower())
@@ -383,6 +409,21 @@ class SelectBinder:
         if self._in_having and len(node.parts) == 1 and (hint := near_miss(node.name, self._aliases)):
             self.parsed.fail(f"unknown column {node.name}{hint}", node)
         return self.scope.column(node).sql
+
+    def _item_before(self, node: exp.Column) -> str | None:
+        """The text of the item that a name refers to before it can be a key or the window.
+
+        As in Spark, names in ORDER BY are those of items first. An alias `window` hides the window of a bracket.
+        """
+        alias = self._aliases.get(node.name.casefold()) if len(node.parts) == 1 else None
+        hides_window = self._in_having and self.window_call is None and node.name.lower() in WINDOW_CALLS
+        if alias is None or not (self._in_order or (hides_window and self.scope.find(node) is None)):
+            return None
+        return self._alias_text(alias)
+
+    def _alias_text(self, alias: exp.Expr) -> str:
+        text = self._order_text(alias, is_item=True)
+        return text if _REFERENCE.fullmatch(text) else f"({text})"
 
     def _alias(self, node: exp.Column, shadowed: bool) -> exp.Expr | None:
         """The item that a name refers to: in HAVING any item, in SELECT one before, unless there is such a column."""
@@ -475,3 +516,8 @@ class SelectBinder:
             self.names.root(part.this) + " DESC" * bool(part.args.get("desc")) for part in order.expressions
         )
         return ", ".join(parts)
+
+
+def _is_all(node: exp.Expr) -> bool:
+    """Whether a term is the word ALL."""
+    return isinstance(node, exp.Var) and node.name.upper() == "ALL"

@@ -107,6 +107,10 @@ class _EmitReader(TokenReader):
 
     def read(self) -> EmitClause:
         opening = self.take()
+        following = self.token()
+        hint = "" if following is None else near_miss(following.text, ["EARLY", "EMPTY"])
+        if following is not None and "EMPTY" in hint:
+            self.fail(f"expected EARLY or EMPTY after EMIT, found {following.text}{hint}", following)
         self.expect("EARLY", "finals need no asking: every window gets one" if self.word() == "FINAL" else "")
         source, given = "", set[str]()
         while (token := self.token()) is not None:

@@ -76,7 +76,7 @@ def _parse(text: str, is_view: bool) -> Parsed:
         raise SQLError("expected SELECT", text, tokens[0].start, tokens[0].end + 1)
     if not tree.expressions:
         raise SQLError("SELECT needs something to select", text, tokens[0].start, tokens[0].end + 1)
-    return Parsed(text, tree, pieces.bracket, tuple(pieces.clauses.values()))
+    return Parsed(text, tree, pieces.bracket, tuple(pieces.clauses.values()), with_ties=pieces.with_ties)
 
 
 def split_by_preference(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -109,6 +109,7 @@ class _Tokens:
         self.kept: list[Token] = []
         self.bracket: Bracket | None = None
         self.clauses: dict[EndClauseReader, EndClause] = {}
+        self.with_ties = False
 
     def split(self) -> _Tokens:
         at, in_from, after_on, selects = 0, False, False, 0
@@ -128,6 +129,9 @@ class _Tokens:
                 continue
             if (reader := self._opened(at)) is not None:
                 self.clauses[reader], at = reader.read(self.text, self.tokens, at)
+                continue
+            if self._opens_ties(at):
+                self.with_ties, at = True, at + 2
                 continue
             if kind == TokenType.OVER and self._kind(at - 1) != TokenType.DOT:
                 at = cut_over(self.text, self.tokens, at, self.kept)
@@ -154,6 +158,15 @@ class _Tokens:
         reader = end_clause_at(self.tokens, at)
         return None if reader in self.clauses else reader
 
+    def _opens_ties(self, at: int) -> bool:
+        """Whether `LIMIT 3 WITH TIES` has its last two words here."""
+        has_words = self._kind(at) == TokenType.WITH and at + 1 < len(self.tokens)
+        if not has_words or self.tokens[at + 1].text.upper() != "TIES":
+            return False
+        if self._kind(at - 2) != TokenType.LIMIT:
+            self._fail("WITH TIES follows ORDER BY ... LIMIT k", self.tokens[at], self.tokens[at + 1])
+        return True
+
     def _read_bracket(self, at: int) -> int:
         if self.bracket is not None:
             self._fail("a query has one window", self.tokens[at])
@@ -179,6 +192,8 @@ class _Tokens:
         token, kind = self.tokens[at], self.tokens[at].token_type
         if kind == TokenType.COLON and not self._is_in_type(at):
             self._refuse_colon(at)
+        if kind == TokenType.PLACEHOLDER:
+            self._fail("parameters have names: write :name, and give parameters={'name': ...}", token)
         if kind == TokenType.WITH and at == 0:
             return
         of_keys = kind == TokenType.WITH and self._kind(at + 1) in (TokenType.ROLLUP, TokenType.CUBE)
@@ -266,7 +281,9 @@ class _Tokens:
         """Refuse `:name`, for which no value was given, and `value:path`, which reads VARIANT values."""
         colon = self.tokens[at]
         before = self.text[: colon.start][-1:]
-        name = self.tokens[at + 1] if at + 1 < len(self.tokens) else colon
+        if at + 1 == len(self.tokens):
+            self._fail("expected the name of a parameter after :", colon)
+        name = self.tokens[at + 1]
         if before.isalnum() or (before and before in "_)]`"):
             path = re.match(r":[\w.\[\]'\"`]*", self.text[colon.start :])
             written = path[0][1:] if path else ""

@@ -15,7 +15,14 @@ from sqlglot import exp
 
 from transom.aggregates.table import window_function_names
 from transom.errors import near_miss
-from transom.sql.functions import ALLOWED, REFUSED_FUNCTIONS, TAKES_UNIT, UNIT_WORDS, UNSUPPORTED_AGGREGATES
+from transom.sql.functions import (
+    ALLOWED,
+    OTHER_NAMES,
+    REFUSED_FUNCTIONS,
+    TAKES_UNIT,
+    UNIT_WORDS,
+    UNSUPPORTED_AGGREGATES,
+)
 from transom.sql.syntax.parsed_query import WRITTEN, Parsed
 
 LeafText = Callable[[exp.Expr], str | None]
@@ -179,7 +186,9 @@ class Printer:
         if name not in ALLOWED:
             known = [*ALLOWED, *window_function_names(), *self.functions.values()]
             raise_at = exp.Anonymous(this=written).update_positions(node)
-            self.parsed.fail(f"unknown function {written}{near_miss(name, known)}", raise_at)
+            other = OTHER_NAMES.get(name)
+            hint = f"; did you mean {other}?" if other else near_miss(name, known)
+            self.parsed.fail(f"unknown function {written}{hint}", raise_at)
         if name in TAKES_UNIT and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column):
             unit = self._unit(node.expressions[0])
             return f"{name}({unit}, {self._list(node.expressions[1:])})"

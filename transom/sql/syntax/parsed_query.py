@@ -75,6 +75,7 @@ class Parsed:
     bracket: Bracket | None
     clauses: tuple[EndClause, ...] = ()
     derived: DerivedStream | None = None  # the stream, if it is derived from other streams
+    with_ties: bool = False  # LIMIT k WITH TIES
     # The aliases of inlined subqueries in lower case: they are before every column of the streams inside.
     inlined: frozenset[str] = frozenset()
 

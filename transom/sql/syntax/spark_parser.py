@@ -51,6 +51,17 @@ class TransomParser(SparkParser):
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[1] is an index, not a constructor
     STRICT_CAST = True
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        """ROLLUP and CUBE of any expressions; sqlglot reads no comparisons there."""
+        if with_prefix or self._curr.token_type not in (TokenType.CUBE, TokenType.ROLLUP):
+            return super()._parse_cube_or_rollup(with_prefix)
+        kind = exp.Cube if self._curr.token_type == TokenType.CUBE else exp.Rollup
+        self._advance()
+        return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_disjunction)))
+
+    def _parse_grouping_set(self) -> exp.Expr | None:
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
     def raise_error(self, message: str, token: Token | None = None) -> None:
         token = token or self._curr or self._prev
         raise LocatedParseError(message, token.start, token.end + 1)
@@ -64,6 +75,18 @@ class TransomDialect(Spark):
 
 _DIALECT = TransomDialect()
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")  # without the suffix of its type
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
+_PART_ENDS = {  # what ends an expression
+    TokenType.COMMA,
+    TokenType.FROM,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ON,
+    TokenType.ORDER_BY,
+    TokenType.SELECT,
+    TokenType.WHERE,
+}
 _CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 
 
@@ -128,8 +151,45 @@ def _plain(message: str) -> str:
     """sqlglot's message without its internal names."""
     if message.startswith("Required keyword"):
         return "an expression is missing before this"
+    if message.startswith("Expected table name"):
+        return "expected the name of a stream, or a subquery (SELECT ...)"
+    if message.startswith("Expected TYPE"):
+        return "this is not a type; expected one such as INT, DOUBLE or STRING"
     plain = message.replace("Invalid expression / Unexpected token", "this was not expected here")
+    plain = re.sub(r" but got <Token .*", "", plain)
     return plain[:1].lower() + plain[1:]
+
+
+def nested_too_deeply(text: str) -> SQLError:
+    """The error for an expression that is too deep for the parser, with the place where it is deepest.
+
+    >>> print(nested_too_deeply("SELECT ((a)) FROM s"))
+    the query is nested too deeply: 2 parentheses are open here
+      SELECT ((a)) FROM s
+              ^
+    """
+    depth, deepest, place = 0, 0, 0
+    longest, longest_place, run, run_place = 0, 0, 0, 0
+    for token in tokens_of(text):
+        kind = token.token_type
+        if kind in _OPENING:
+            depth += 1
+            if depth > deepest:
+                deepest, place = depth, token.start
+        elif kind in _CLOSING:
+            depth -= 1
+        if kind in _PART_ENDS:
+            run, run_place = 0, token.end + 1
+        else:
+            run_place = token.start if run == 0 else run_place
+            run += 1
+        if run > longest:
+            longest, longest_place = run, run_place
+    if deepest >= longest // 8:
+        message = f"the query is nested too deeply: {deepest} parentheses are open here"
+        return SQLError(message, text, place, place + 1)
+    message = "this expression has too many operators in a row; for many values write x IN (...)"
+    return SQLError(message, text, longest_place)
 
 
 def spark_tokens(text: str, tokens: list[Token]) -> list[Token]:
