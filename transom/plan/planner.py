@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_not
 from threading import Lock
@@ -132,9 +132,11 @@ class Planner:
     def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
         """The state after queries joined and left; the queries in `reconsider` may also share differently."""
         with self._lock:
-            return self._run(
-                PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
-            ).state
+            context = PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
+            if reconsider:
+                stream = self._streams.setdefault(reconsider[0].query.stream, _Planned())
+                context = replace(context, memory=stream.memory)
+            return self._run(context).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
         """The stores that the on-demand queries of a stream need; they change when one joins or leaves."""

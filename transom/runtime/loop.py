@@ -469,21 +469,21 @@ class BatchLoop:
         """Let queries join and leave; the state that the batch starts with."""
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent, registry)
-        self.declared.adopt([*registry.queries().values(), *new.queries.values()])
+        self.declared.adopt([*registry.derived_readers(), *new.queries.values()])
         made = [name for name, stream in self.declared.streams.items() if stream.derived is None]
         state = joined_and_left(intent, registry, new, self.state, self.planner, made)
-        read = self._derived_streams(registry)
-        known = {
-            *read,
-            *(query.stream for query in (*registry.queries().values(), *self.directory.bound.values())),
-        }
         derived = self.declared.derived(self.declared.streams)
+        if not derived:
+            return state
+        read = self._derived_streams(registry)
+        readers = (*registry.queries().values(), *self.directory.bound.values())
+        known = {*read, *(query.stream for query in readers)}
         self.declared.release([name for name in derived if name not in known])
         return with_derived_streams(state, read, [name for name in derived if name not in read])
 
     def _derived_streams(self, registry: Registry) -> dict[str, DerivedRules]:
         """The derived streams that queries read which take part in batches."""
-        return self.declared.derived({query.query.stream for query in registry.everyone()})
+        return self.declared.derived(registry.streams())
 
     def _ingest(
         self, intent: BatchIntent, frame: Frame | None, registry: Registry, state: State
