@@ -357,7 +357,7 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
         WindowSpecs.of([query.query.window for query in queries]),
         np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
         np.array([group_of[query.name] for query in queries], np.int64),
-        tuple(query.query.clock for query in queries),
+        tuple(query.clock for query in queries),
         tuple(query.closing_columns or NO_COLUMNS for query in queries),
         tuple(query.pinned or NO_COLUMNS for query in queries),
         np.array([query.follows_windows for query in queries], bool),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
@@ -66,6 +67,7 @@ class RegisteredQuery:
             summaries=record.summaries,
         )
 
+    @cached_property
     def record(self) -> QueryRecord:
         """What a checkpoint stores of the entry."""
         return QueryRecord(
@@ -174,7 +176,7 @@ class Registry:
 
     def query_records(self) -> tuple[QueryRecord, ...]:
         """What a checkpoint stores of the queries."""
-        return self._once("records", lambda: tuple(entry.record() for entry in self))
+        return self._once("records", lambda: tuple(entry.record for entry in self))
 
     def summary_records(self) -> tuple[SummaryRecord, ...]:
         """What a checkpoint stores of the summaries."""
