@@ -19,6 +19,7 @@ from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
+from transom.gc_pause import pause_garbage_collection
 from transom.ingest.streams import Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
@@ -451,7 +452,8 @@ class BatchLoop:
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
-        state = self._plan(intent, registry)
+        with pause_garbage_collection():
+            state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
         watch.lap("planning")
         ingested = self._ingest(intent, frame, registry, state)
@@ -618,6 +620,7 @@ class BatchLoop:
         rules = {name: stream.rules for name, stream in self.declared.streams.items()}
         return due_streams(state, queries, rules, clock)
 
+    @pause_garbage_collection()
     def _commit(
         self,
         intent: BatchIntent,

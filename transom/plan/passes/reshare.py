@@ -223,9 +223,11 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
 def _tidied(state: State, several: Sequence[str]) -> State:
     """Remove selections that queries left and that hold no slices any more; `several` are the queries that moved."""
     changed = dict(state.queries)
+    homes = {home for name in several for home in changed[name].homes[1:]}
+    held = {home for home in homes if len(slices_held(state, home)[0])}
     for name in several:
         first, *old = changed[name].homes
-        left = [home for home in old if len(slices_held(state, home)[0])]
+        left = [home for home in old if home in held]
         if len(left) < len(old):
             changed[name] = replace(changed[name], homes=(first, *left))
     if all(changed[name] is state.queries[name] for name in several):
