@@ -6,9 +6,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.engine_factory import EngineFactory
 from tests.runtime.engine_helpers import accounted, bids, bids_engine
 from transom.plan.limits import Limits
+from transom.sql.interpreter.scalars import ColumnScope
 
 SITES = [{"site": 1, "city": "Portland"}, {"site": 2, "city": "Boston"}, {"site": None, "city": "Nowhere"}]
 REPEATED = [{"site": 1, "tag": "a"}, {"site": 1, "tag": "b"}, {"site": 2, "tag": "a"}]
@@ -60,3 +63,26 @@ def test_small_batches_with_joins_and_late_rows_give_the_results_of_families(
         many = answered(make_engine, tmp_path / f"many{number}", number, Limits(matrix_cells=0))
         assert few == many, f"Random({number})"
         assert all(few[0]) and few[1], "every query has results, and some rows are late"
+
+
+def test_a_batch_compiles_no_expression_that_the_batches_before_it_compiled(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with times of the batch in it is compiled by each batch: that takes as long as a hundred rows."""
+    engine, feed = bids_engine(make_engine, tmp_path)
+    for text in QUERIES[:5]:
+        engine.register(text)
+    compiled: list[str] = []
+    original = ColumnScope._compile
+
+    def compile(scope: ColumnScope, text: str) -> Any:
+        compiled.append(text)
+        return original(scope, text)
+
+    monkeypatch.setattr(ColumnScope, "_compile", compile)
+    for minute in range(6):
+        if minute == 3:
+            compiled.clear()
+        feed.push(bids((1, 2.0, f"12:{minute:02}:10"), (2, 5.0, f"12:{minute:02}:20")))
+        engine.step()
+    assert compiled == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from operator import add
 
 import numpy as np
@@ -303,7 +304,10 @@ class IngestRun:
     def _by_repeating_joins(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
         """The queries by their joins that repeat rows; first those (perhaps none) without such a join."""
         queries_by_joins: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
-        for query in self.batch.readers:
+        readers = self.batch.readers
+        if not any(query.query.joins for query in readers):
+            return {(): readers}
+        for query in readers:
             joins = query.query.joins
             ids = tuple(join.id for join in joins)
             for join in joins:
@@ -335,10 +339,9 @@ class IngestRun:
     def _branch(
         self, queries: Sequence[CompiledQuery], frame: Frame, limit: int | None, with_ids: bool
     ) -> _Branch:
-        names: dict[str, str] = {}
-        for query in queries:
-            for scalar in query.query.scalars():
-                names.setdefault(scalar.sql, f"c{len(names)}")
+        # Many queries need the same scalars, so that equal lists are read once.
+        lists = dict.fromkeys(query.query.scalar_texts for query in queries)
+        names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
         clocks = {clock: f"t{i}" for i, clock in enumerate(self.clocks)}
         scalars = {name: sql for sql, name in names.items()}
         scalars |= {name: self.micros(clock) for clock, name in clocks.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_not
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +18,7 @@ from transom.plan.strategy import Strategy
 from transom.state.state import State
 from transom.storage.shard_refs import ShardRef
 
+Derived = TypeVar("Derived")
 Known = dict[int, tuple[tuple[CompiledQuery, ...], tuple[str, ...], Selection]]
 
 
@@ -57,6 +60,15 @@ class StreamMemory:
     families: dict[object, Family] = field(default_factory=dict)  # by their members
     rolled: dict[tuple[int, int | None], tuple[Family, Family]] = field(default_factory=dict)
     intern: dict[object, int] = field(default_factory=dict)  # numbers of what selections can have in common
+    made: dict[object, tuple[tuple[object, ...], Any]] = field(default_factory=dict)  # by what made it
+
+    def derived(self, make: Callable[..., Derived], *sources: object) -> Derived:
+        """What `make` makes of some objects, once while they are the very same objects."""
+        last = self.made.get(make)
+        if last is None or len(last[0]) != len(sources) or any(map(is_not, last[0], sources)):
+            last = self.made[make] = sources, make(*sources)
+        made: Derived = last[1]
+        return made
 
     def forget_departed(self, count: int) -> None:
         """Clear the memory when most of it belongs to queries that left."""
@@ -76,7 +88,13 @@ class StreamMemory:
 
     def copy(self) -> StreamMemory:
         """An independent copy."""
-        return StreamMemory(dict(self.selections), dict(self.families), dict(self.rolled), dict(self.intern))
+        return StreamMemory(
+            dict(self.selections),
+            dict(self.families),
+            dict(self.rolled),
+            dict(self.intern),
+            dict(self.made),
+        )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from transom.elements import WindowSpec
 from transom.windows.ids import windows_per_row
 from transom.windows.slices import edges_per_time
@@ -33,14 +35,32 @@ class Cost:
         return self.partial + self.final
 
 
+class WindowCosts:
+    """What some windows cost at any rate; what depends on the windows alone is computed once."""
+
+    def __init__(self, windows: tuple[WindowSpec, ...], paned: bool = False):
+        self.windows = windows
+        self._edges = edges_per_time(windows, paned)
+        self._own_edges = np.array([2 / spec.slide for spec in windows])
+        self._per_row = np.array([windows_per_row(spec) for spec in windows], np.float64)
+
+    def shared(self, rate: float) -> Cost:
+        """The cost of shared slices."""
+        return Cost(rate, filled(self._edges, rate) * float(self._per_row.sum()))
+
+    def unshared(self, rate: float) -> Cost:
+        """The cost of unshared slices."""
+        own = -self._own_edges * np.expm1(-rate / self._own_edges)  # as `filled`
+        return Cost(len(self.windows) * rate, float((own * self._per_row).sum()))
+
+
 def unshared(windows: Iterable[WindowSpec], rate: float) -> Cost:
     """The cost of windows with slices of their own.
 
     >>> unshared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
     Cost(partial=200, final=2.0)
     """
-    each = list(windows)
-    return Cost(len(each) * rate, sum(filled(2 / spec.slide, rate) * windows_per_row(spec) for spec in each))
+    return WindowCosts(tuple(windows)).unshared(rate)
 
 
 def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> Cost:
@@ -49,8 +69,7 @@ def shared(windows: Iterable[WindowSpec], rate: float, paned: bool = False) -> C
     >>> shared([WindowSpec.ending(10, 5), WindowSpec.ending(15, 5)], 100)
     Cost(partial=100, final=1.0)
     """
-    each = list(windows)
-    return Cost(rate, filled(edges_per_time(each, paned), rate) * sum(map(windows_per_row, each)))
+    return WindowCosts(tuple(windows), paned).shared(rate)
 
 
 def filled(slices: float, rate: float) -> float:

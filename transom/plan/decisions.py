@@ -9,7 +9,7 @@ from typing import overload
 
 from transom.plan.families import Family
 from transom.plan.subject import Subject, SubjectKind
-from transom.state.pass_decisions import PassDecisions
+from transom.state.pass_decisions import ChoiceFields, PassDecisions
 from transom.state.state import State
 
 
@@ -31,6 +31,11 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.about}: {self.chosen} ({self.reason})"
+
+    @cached_property
+    def stored(self) -> ChoiceFields:
+        """What a checkpoint stores of it."""
+        return str(self.about), self.chosen, self.reason, self.kind
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ class DecisionLog:
         lasting |= {key: choices.values() for key, choices in self._added.items() if choices}
         for (stream, pass_name), choices in lasting.items():
             if (stream, pass_name) not in self._stored:
-                rows = tuple((str(one.about), one.chosen, one.reason, one.kind) for one in choices)
+                rows = tuple(one.stored for one in choices)
                 self._stored[stream, pass_name] = PassDecisions(stream, pass_name, rows)
         return tuple(self._stored[key] for key in lasting)
 

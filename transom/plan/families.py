@@ -136,12 +136,17 @@ class Selection:
             known[sql] = found
         return known[sql]
 
-    @property
+    @cached_property
     def family_key(self) -> tuple[object, ...]:
         """What all selections of a family have in common besides predicates."""
         return *self.kin_key, tuple(key.sql for key in self.keys)
 
-    @property
+    @cached_property
+    def grid_key(self) -> tuple[object, ...]:
+        """What all selections of a grid family have in common."""
+        return *self.family_key, frozenset(self.scalars)
+
+    @cached_property
     def kin_key(self) -> tuple[object, ...]:
         """What all selections of kin families have in common: everything but the groups."""
         return self.clock, self.joins, self.merged, self.is_session
@@ -345,7 +350,7 @@ def _gridded(
     for selection in selections:
         can_be_box = selection.merged and not selection.is_session and selection.id not in on_executors
         if can_be_box and len(selection.scalars) > 1:
-            by_scalars[*selection.family_key, frozenset(selection.scalars)].append(selection)
+            by_scalars[selection.grid_key].append(selection)
     gridded: dict[int, tuple[object, ...]] = {}
     for key, members in by_scalars.items():
         sizes = [max((ranges[option[0]] for option in one.options(intern)), default=0) for one in members]

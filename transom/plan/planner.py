@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_not
 from threading import Lock
@@ -132,9 +132,11 @@ class Planner:
     def begin(self, state: State, membership: Membership, reconsider: Sequence[CompiledQuery] = ()) -> State:
         """The state after queries joined and left; the queries in `reconsider` may also share differently."""
         with self._lock:
-            return self._run(
-                PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
-            ).state
+            context = PlanContext(state, state, self.strategy, membership=membership, reconsider=reconsider)
+            if reconsider:
+                stream = self._streams.setdefault(reconsider[0].query.stream, _Planned())
+                context = replace(context, memory=stream.memory)
+            return self._run(context).state
 
     def store_sets(self, stream: str, queries: Sequence[CompiledQuery]) -> tuple[StoreSet, ...]:
         """The stores that the on-demand queries of a stream need; they change when one joins or leaves."""
@@ -355,7 +357,7 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
         WindowSpecs.of([query.query.window for query in queries]),
         np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
         np.array([group_of[query.name] for query in queries], np.int64),
-        tuple(query.query.clock for query in queries),
+        tuple(query.clock for query in queries),
         tuple(query.closing_columns or NO_COLUMNS for query in queries),
         tuple(query.pinned or NO_COLUMNS for query in queries),
         np.array([query.follows_windows for query in queries], bool),

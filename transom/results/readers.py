@@ -262,9 +262,12 @@ class StreamReaders:
     ):
         self.asking, self.layouts = readers_by_sheet(queries, query_states, selections)
         # The clocks that queries follow, with the range of the longest window on each.
-        self.clocks: dict[Clock, int] = {}
+        clocks, longest = dict[int, Clock](), dict[int, int]()  # by id: a clock is slow to hash
         for query in queries:
-            self.clocks[query.clock] = max(query.query.window.range, self.clocks.get(query.clock, 0))
+            clock, range = query.clock, query.query.window.range
+            clocks[id(clock)] = clock
+            longest[id(clock)] = max(range, longest.get(id(clock), 0))
+        self.clocks = {clock: longest[id(clock)] for clock in clocks.values()}
         # Queries of which only a batch with rows tells what they missed.
         self.undetermined = [query for query in queries if query_states[query.name].unseen is None]
         self.session_layouts = {

@@ -231,10 +231,13 @@ class Ingest:
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             self._write_late(intent, batch, ingested, registry)
-            accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
-            derived = {
-                each.name: self._derived(intent, each, batch, accepted, registry) for each in derived_streams
-            }
+            derived: dict[str, Outcome] = {}
+            if derived_streams:  # the condition contains the batch's times, so each batch compiles it anew
+                accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
+                derived = {
+                    each.name: self._derived(intent, each, batch, accepted, registry)
+                    for each in derived_streams
+                }
             rejected = ingested.rejected
             on_driver = batch.is_on_driver(rejected)
             self.outputs.rows.write("rejected", stream, intent.batch_id, rejected, on_driver)

@@ -19,6 +19,7 @@ from transom.backends.base import Backend, Frame
 from transom.elements import Control, Prod, Punctuation
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
+from transom.gc_pause import pause_garbage_collection
 from transom.ingest.streams import Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
@@ -451,7 +452,8 @@ class BatchLoop:
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
-        state = self._plan(intent, registry)
+        with pause_garbage_collection():
+            state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
         watch.lap("planning")
         ingested = self._ingest(intent, frame, registry, state)
@@ -469,21 +471,21 @@ class BatchLoop:
         """Let queries join and leave; the state that the batch starts with."""
         registry.bind(self.directory.catalog(), self.backend.scalars, intent.control)
         new = self.directory.newcomers(intent, registry)
-        self.declared.adopt([*registry.queries().values(), *new.queries.values()])
+        self.declared.adopt([*registry.derived_readers(), *new.queries.values()])
         declared = [name for name, stream in self.declared.streams.items() if stream.derived is None]
         state = joined_and_left(intent, registry, new, self.state, self.planner, declared)
-        read = self._derived_streams(registry)
-        known = {
-            *read,
-            *(query.stream for query in (*registry.queries().values(), *self.directory.bound.values())),
-        }
         derived = self.declared.derived(self.declared.streams)
+        if not derived:
+            return state
+        read = self._derived_streams(registry)
+        readers = (*registry.queries().values(), *self.directory.bound.values())
+        known = {*read, *(query.stream for query in readers)}
         self.declared.release([name for name in derived if name not in known])
         return with_derived_streams(state, read, [name for name in derived if name not in read])
 
     def _derived_streams(self, registry: Registry) -> dict[str, DerivedRules]:
         """The derived streams that queries read which take part in batches."""
-        return self.declared.derived({query.query.stream for query in registry.everyone()})
+        return self.declared.derived(registry.streams())
 
     def _ingest(
         self, intent: BatchIntent, frame: Frame | None, registry: Registry, state: State
@@ -618,6 +620,7 @@ class BatchLoop:
         rules = {name: stream.rules for name, stream in self.declared.streams.items()}
         return due_streams(state, queries, rules, clock)
 
+    @pause_garbage_collection()
     def _commit(
         self,
         intent: BatchIntent,

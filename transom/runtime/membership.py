@@ -84,7 +84,7 @@ def joined_and_left(
         tuple(dict.fromkeys([*leaving, *gone])),
         [name for name in active if registry[name].partial],
         planner.all_store_sets(registry.on_demand()),
-        {query.query.stream for query in registry.everyone()} - set(declared),
+        registry.streams() - set(declared),
     )
     with_rows = [] if intent.stream is None else registry.reading(intent.stream)
     state = planner.begin(state, membership, with_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
@@ -66,6 +67,7 @@ class RegisteredQuery:
             summaries=record.summaries,
         )
 
+    @cached_property
     def record(self) -> QueryRecord:
         """What a checkpoint stores of the entry."""
         return QueryRecord(
@@ -174,7 +176,7 @@ class Registry:
 
     def query_records(self) -> tuple[QueryRecord, ...]:
         """What a checkpoint stores of the queries."""
-        return self._once("records", lambda: tuple(entry.record() for entry in self))
+        return self._once("records", lambda: tuple(entry.record for entry in self))
 
     def summary_records(self) -> tuple[SummaryRecord, ...]:
         """What a checkpoint stores of the summaries."""
@@ -313,7 +315,17 @@ class Registry:
 
     def queries(self) -> dict[str, Query]:
         """The bound window queries by name."""
-        return {name: compiled.query for name, compiled in self.of_kind(CompiledQuery).items()}
+        return self._once(
+            "queries",
+            lambda: {name: compiled.query for name, compiled in self.of_kind(CompiledQuery).items()},
+        )
+
+    def derived_readers(self) -> list[Query]:
+        """The bound window queries that read derived streams."""
+        return self._once(
+            "derived readers",
+            lambda: [query for query in self.queries().values() if query.derived is not None],
+        )
 
     def query(self, name: str) -> Query:
         """A bound window query."""
@@ -329,6 +341,10 @@ class Registry:
     def everyone(self) -> list[CompiledQuery]:
         """The queries that take part in batches, standing or on demand."""
         return self._once("everyone", lambda: list(self.living_of_kind(CompiledQuery).values()))
+
+    def streams(self) -> frozenset[str]:
+        """The streams that these queries read, also those that are results of other queries."""
+        return self._once("streams", lambda: frozenset(query.query.stream for query in self.everyone()))
 
     def bound(self) -> dict[str, BoundQuery]:
         """The bound queries of all kinds by name, suspended ones included."""

@@ -384,6 +384,11 @@ class Query:
             yield from call.args
             yield from scalars_of(call.where)
 
+    @cached_property
+    def scalar_texts(self) -> tuple[str, ...]:
+        """The SQL of these scalars, each once."""
+        return tuple(dict.fromkeys(scalar.sql for scalar in self.scalars()))
+
 
 @dataclass(frozen=True)
 class OnDemandQuery(Query):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class IntervalSet:
         last of the shorter set are merged.
         """
         long, short = (self.pairs, other.pairs) if len(self) >= len(other) else (other.pairs, self.pairs)
-        if not short:
+        if not short or long == short:
             return IntervalSet(long)
         first = bisect_left(long, short[0][0], key=lambda pair: pair[1])
         last = bisect_right(long, short[-1][1], key=lambda pair: pair[0])
@@ -63,12 +64,17 @@ class IntervalSet:
     def __and__(self, other: IntervalSet) -> IntervalSet:
         """The integers of both sets."""
         long, short = (self.pairs, other.pairs) if len(self) >= len(other) else (other.pairs, self.pairs)
+        if long == short:
+            return IntervalSet(long)
         shared: list[tuple[int, int]] = []
         for start, stop in short:
-            at = bisect_right(long, start, key=lambda pair: pair[1])
-            while at < len(long) and long[at][0] < stop:
-                shared.append((max(start, long[at][0]), min(stop, long[at][1])))
-                at += 1
+            first = bisect_right(long, start, key=lambda pair: pair[1])
+            last = bisect_left(long, stop, key=lambda pair: pair[0])
+            if first < last:  # of the intervals that overlap this one, only the outermost can reach beyond it
+                met = len(shared)
+                shared += long[first:last]
+                shared[met] = max(start, shared[met][0]), shared[met][1]
+                shared[-1] = shared[-1][0], min(stop, shared[-1][1])
         return IntervalSet(tuple(shared))
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
@@ -107,9 +113,16 @@ class IntervalSet:
         return exists & (own_starts[np.minimum(first_ending_after, len(own_starts) - 1)] < stops)
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The starts and the stops."""
+        """The starts and the stops; callers do not change them."""
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         both = np.array(self.pairs, np.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
+
+    def __reduce__(self) -> tuple[type[IntervalSet], tuple[object, ...]]:
+        return IntervalSet, (self.pairs,)  # without the arrays
 
     def without_gaps(self, shorter_than: int) -> IntervalSet:
         """A superset in which short gaps are filled.

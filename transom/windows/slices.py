@@ -155,11 +155,16 @@ def progressions(windows_of: Sequence[Iterable[WindowSpec]], paned: bool = False
     calendars: dict[tuple[int, WindowSpec], None] = {}
     for owner, specs in enumerate(windows_of):
         own = tuple(specs)
-        for base, step in dict.fromkeys(cut for spec in own for cut in cuts(spec, paned)) or [NO_EDGES]:
+        edges = (
+            cuts(own[0], paned) if len(own) == 1 else {cut: None for spec in own for cut in cuts(spec, paned)}
+        )
+        for base, step in edges or [NO_EDGES]:
             bases.append(base)
             steps.append(step)
             owners.append(owner)
-        calendars |= dict.fromkeys((owner, spec) for spec in own if spec.calendar is not None)
+        for spec in own:
+            if spec.calendar is not None:
+                calendars[owner, spec] = None
     return Progressions(
         np.array(bases, np.int64), np.array(steps, np.int64), np.array(owners, np.int64), tuple(calendars)
     )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from random import Random
+from sys import modules
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.results.pure_batches import Pure
 from transom.elements import WindowSpec
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.cost import is_better, shared, unshared
+from transom.plan.passes.reshare import reshare
 from transom.plan.strategy import Strategy
+
+reshare_pass = modules[reshare.__module__]  # the package has the pass under the module's name
 
 TEXTS = {f"q{slide}": f"SELECT count(*) AS n FROM s [RANGE {2 * slide} SLIDE {slide}]" for slide in (10, 15)}
 
@@ -32,6 +38,27 @@ def test_a_strategy_that_does_not_adapt_weighs_nothing() -> None:
     pure.batch([(time, 1) for time in range(100)])
     pure.planner.begin(pure.state, Membership(pure.living), list(pure.living.values()))
     assert dict(pure.planner.decisions("s"))["reshare"] == []
+
+
+def test_queries_are_compared_again_only_when_some_join_or_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    pure = Pure(TEXTS, {"v": pa.int64()}, strategy=Strategy(adapts=True))
+    pure.batch([(time, 1) for time in range(100)])
+    compared: list[int] = []
+    original = reshare_pass._candidates
+
+    def candidates(queries: list[CompiledQuery], *states: Any) -> Any:
+        compared.append(len(queries))
+        return original(queries, *states)
+
+    monkeypatch.setattr(reshare_pass, "_candidates", candidates)
+    both = list(pure.living.values())
+    for queries in (both, both, both[:1], both[:1]):
+        pure.planner.begin(pure.state, Membership(pure.living), queries)
+    for _ in range(2):
+        pure.planner.begin(pure.state, Membership(pure.living), both)
+    assert compared == [2, 1, 1, 2]  # lists are compared as objects: every slice is another one
+    (choice,) = dict(pure.planner.decisions("s"))["reshare"]
+    assert choice.chosen == "shared slices for 2 kinds of window"
 
 
 def paper_windows(count: int) -> list[WindowSpec]:

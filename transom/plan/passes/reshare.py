@@ -8,33 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from transom.columns.table_columns import ROWS
-from transom.kernel.sheets import rows_of
+import numpy as np
+
+from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
+from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import PlanContext
-from transom.plan.cost import Cost, is_better, shared, unshared
+from transom.plan.cost import Cost, WindowCosts, is_better
 from transom.plan.decisions import Choice, Decision, LazyChoices
 from transom.plan.layout import Layout
 from transom.plan.passes.admission import slices_held
 from transom.plan.slot_sources import in_layout_order, slots_to_keep
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
-from transom.state.state import SelectionState, State
+from transom.state.state import QueryState, SelectionState, State
 
 
 def reshare(context: PlanContext) -> Decision | None:
     """Share the slices of queries, or stop sharing them, where that is clearly cheaper at the measured rate."""
     queries, state, strategy = context.reconsider, context.state, context.strategy
+    if not queries:
+        return None
     weighed: list[_Weighed] = []
     if strategy.adapts:
-        alike: dict[str, list[CompiledQuery]] = {}
-        for query in queries:
-            alike.setdefault(query.selection, []).append(query)
-        for members in alike.values():
-            if len({query.query.window for query in members}) > 1 and _can_move(state, members):
-                state = _reconsidered(state, members, strategy, weighed)
-    state = _tidied(state, queries)
+        candidates = context.memory.derived(
+            _candidates, queries, state.queries, state.selections, strategy.paned
+        )
+        rates = _rates(state, candidates)
+        for candidate in candidates:
+            state = _reconsidered(state, candidate, rates, strategy, weighed)
+    several = context.memory.derived(_with_several_homes, queries, state.queries)
+    if several:
+        state = _tidied(state, several)
     if state is context.state and not weighed:
         return None
     choices = LazyChoices(lambda: [costs.choice() for costs in weighed])
@@ -42,15 +49,58 @@ def reshare(context: PlanContext) -> Decision | None:
     return Decision(choices, replaces=stream, state=state)
 
 
-def _can_move(state: State, members: Sequence[CompiledQuery]) -> bool:
+@dataclass(frozen=True)
+class _Candidate:
+    """The queries of one selection, which have several kinds of window and can move."""
+
+    members: Sequence[CompiledQuery]
+    homes: tuple[int, ...]  # that they add to
+    costs: WindowCosts
+    longest: int  # of the ranges of their windows
+
+
+def _candidates(
+    queries: Sequence[CompiledQuery],
+    query_states: Mapping[str, QueryState],
+    selections: Mapping[int, SelectionState],
+    paned: bool,
+) -> list[_Candidate]:
+    """The queries that can move, by selection."""
+    alike: dict[str, list[CompiledQuery]] = {}
+    for query in queries:
+        alike.setdefault(query.selection, []).append(query)
+    candidates = []
+    for members in alike.values():
+        if len(members) == 1:
+            continue
+        windows = tuple(dict.fromkeys(query.query.window for query in members))
+        if len(windows) > 1 and _can_move(query_states, selections, members):
+            homes = tuple(sorted({query_states[query.name].homes[0] for query in members}))
+            longest = max(window.range for window in windows)
+            candidates.append(_Candidate(members, homes, WindowCosts(windows, paned), longest))
+    return candidates
+
+
+def _with_several_homes(
+    queries: Sequence[CompiledQuery], query_states: Mapping[str, QueryState]
+) -> list[str]:
+    """The queries that moved and still read a selection that they left."""
+    return [query.name for query in queries if len(query_states[query.name].homes) > 1]
+
+
+def _can_move(
+    states: Mapping[str, QueryState],
+    selections: Mapping[int, SelectionState],
+    members: Sequence[CompiledQuery],
+) -> bool:
     """Whether queries can move: they are not naive, their slices are on the driver, and what they missed is known."""
-    query_states = [state.queries[query.name] for query in members]
+    query_states = [states[query.name] for query in members]
     if any(query.naive or query.is_keyed for query in members) or any(
         each.unseen is None for each in query_states
     ):
         return False
     homes = {home for each in query_states for home in each.homes}
-    return not any(state.selections[home].on_executors for home in homes)
+    return not any(selections[home].on_executors for home in homes)
 
 
 @dataclass(frozen=True)
@@ -79,15 +129,20 @@ class _Weighed:
 
 
 def _reconsidered(
-    state: State, members: Sequence[CompiledQuery], strategy: Strategy, weighed: list[_Weighed]
+    state: State,
+    candidate: _Candidate,
+    rates: Mapping[int, _SliceRate],
+    strategy: Strategy,
+    weighed: list[_Weighed],
 ) -> State:
     """Share the slices of one selection's queries, or stop sharing them, if that is clearly better."""
-    homes = {state.queries[query.name].homes[0] for query in members}
-    windows = dict.fromkeys(query.query.window for query in members)
-    rate = _rate(state, homes, max(window.range for window in windows))
-    if rate is None:
+    members, homes, costs = candidate.members, candidate.homes, candidate.costs
+    # With unshared slices, the rate of the busiest selection.
+    busiest = [rates[home].within(candidate.longest) for home in homes if home in rates]
+    if not busiest:
         return state
-    together, apart = shared(windows, rate, strategy.paned), unshared(windows, rate)
+    rate = max(busiest)
+    together, apart = costs.shared(rate), costs.unshared(rate)
     clearly, name, before = strategy.limits.clearly_better, members[0].selection, state
     if len(homes) == 1 and is_better(apart, together, clearly):
         by_window = {query.query.window: f"{name} for {query.name}" for query in reversed(members)}
@@ -95,28 +150,46 @@ def _reconsidered(
     elif len(homes) > 1 and is_better(together, apart, clearly):
         state = _moved(state, members, {query.name: name for query in members})
     if state is not before:
-        homes = {state.queries[query.name].homes[0] for query in members}
+        homes = tuple(sorted({state.queries[query.name].homes[0] for query in members}))
     stream, moved = members[0].query.stream, state is not before
-    weighed.append(
-        _Weighed(stream, tuple(sorted(homes)), len(windows), moved, rate, together, apart, clearly)
-    )
+    weighed.append(_Weighed(stream, homes, len(costs.windows), moved, rate, together, apart, clearly))
     return state
 
 
-def _rate(state: State, homes: set[int], longest: int) -> float | None:
-    """Tuples per unit of time in the retained slices; with unshared slices, the rate of the busiest selection.
+class _SliceRate(NamedTuple):
+    """The tuples in the retained slices of a selection, and the time from the first slice to the last."""
 
-    Slices of at least the `longest` range are retained. Fewer are there if the time before and after them is empty.
-    """
-    rates = []
-    for home in homes:
-        sheet = state.sheets.get(state.selections[home].sheet)
-        starts, stops = slices_held(state, home)
-        if sheet is None or not len(starts):
+    tuples: int
+    time: int
+
+    def within(self, longest: int) -> float:
+        """Tuples per unit of time.
+
+        Slices of at least the `longest` range are retained. Fewer are there if the time before and after them is empty.
+        """
+        return self.tuples / max(longest, self.time)
+
+
+def _rates(state: State, candidates: Sequence[_Candidate]) -> dict[int, _SliceRate]:
+    """The tuples in the retained slices of the candidates' selections, of those that have slices."""
+    by_sheet: dict[str, list[int]] = {}
+    for candidate in candidates:
+        for home in candidate.homes:
+            by_sheet.setdefault(state.selections[home].sheet, []).append(home)
+    rates: dict[int, _SliceRate] = {}
+    for key, homes in by_sheet.items():
+        if key not in state.sheets:
             continue
-        rows = rows_of(sheet, home)[ROWS].to_numpy().sum()
-        rates.append(float(rows) / max(longest, int(stops.max()) - int(starts.min())))
-    return max(rates, default=None)
+        sheet = state.sheets[key]
+        selections, starts, stops, rows = (
+            one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, STOP, ROWS)
+        )
+        heads = np.flatnonzero(np.diff(selections, prepend=-1))
+        sums = np.add.reduceat(rows, heads).tolist()
+        times = (np.maximum.reduceat(stops, heads) - np.minimum.reduceat(starts, heads)).tolist()
+        held = dict(zip(selections[heads].tolist(), map(_SliceRate, sums, times), strict=True))
+        rates.update((home, held[home]) for home in homes if home in held)
+    return rates
 
 
 def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, str]) -> State:
@@ -147,16 +220,18 @@ def _moved(state: State, members: Sequence[CompiledQuery], names: Mapping[str, s
     )
 
 
-def _tidied(state: State, queries: Sequence[CompiledQuery]) -> State:
-    """Remove selections that queries left and that hold no slices any more."""
-    several = [query.name for query in queries if len(state.queries[query.name].homes) > 1]
-    if not several:
-        return state
+def _tidied(state: State, several: Sequence[str]) -> State:
+    """Remove selections that queries left and that hold no slices any more; `several` are the queries that moved."""
     changed = dict(state.queries)
+    homes = {home for name in several for home in changed[name].homes[1:]}
+    held = {home for home in homes if len(slices_held(state, home)[0])}
     for name in several:
         first, *old = changed[name].homes
-        left = [home for home in old if len(slices_held(state, home)[0])]
-        changed[name] = replace(changed[name], homes=(first, *left))
+        left = [home for home in old if home in held]
+        if len(left) < len(old):
+            changed[name] = replace(changed[name], homes=(first, *left))
+    if all(changed[name] is state.queries[name] for name in several):
+        return state
     used = {home for query_state in changed.values() for home in query_state.homes}
     selections = {home: selection for home, selection in state.selections.items() if home in used}
     floors = {home: floor for home, floor in state.floors.items() if home in used}
