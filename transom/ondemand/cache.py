@@ -119,7 +119,9 @@ class LookupCache:
             if is_cached and isinstance(structure, RawTuples) and isinstance(structure.accumulator, Extreme):
                 answers, is_hit = self._cached_answers(key, structure.accumulator, state, lookup)
             self.count_read(key, is_hit)
-            return structure.lookup(state.stores[key].tiers.runs, since) if answers is None else answers
+            if answers is not None:
+                return answers
+            return structure.lookup(state.stores[key].tiers.runs, since, lookup.where)
 
         return read
 
@@ -157,5 +159,5 @@ class LookupCache:
 
 def _answers_from(cached: _CachedAnswers, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
     before = cached.answers.counters.recalculations
-    answers = cached.answers.lookup(store.tiers.runs, lookup.start, lookup.end - 1)
+    answers = cached.answers.lookup(store.tiers.runs, lookup.start, lookup.end - 1, lookup.where)
     return answers, cached.answers.counters.recalculations == before

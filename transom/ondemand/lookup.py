@@ -19,7 +19,8 @@ from transom.columns.table_columns import aggregate_column, bound_column, group_
 from transom.errors import SettingError, near_miss
 from transom.ondemand.midpoint import midpoints
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
-from transom.ondemand.structures.runs import GroupAnswers
+from transom.ondemand.structures.group_index import matches
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern
 from transom.plan.compiled_query import CompiledQuery, typed_value
 from transom.results.result_rows import LoweredWindows, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
@@ -30,7 +31,6 @@ from transom.windows.ids import trailing_start
 from transom.windows.intervals import IntervalSet
 
 ReadStore = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
-GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by group column: the wanted values
 GroupFilter = Mapping[str, Any] | None
 _EMIT_COLUMNS = ("kind", "rows", "late", "latency")  # only results that are emitted have these
 _SIDES = ("low", "high")
@@ -143,20 +143,7 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
 
 def _matching(lookup: Lookup, groups: GroupAnswers) -> Ints:
     """The positions of the groups that match the lookup's pattern, ordered by key."""
-    matches = np.ones(groups.count, bool)
-    for place, values in lookup.where:
-        key = groups.keys[place]
-        has_value = np.zeros(groups.count, bool)
-        for value in values:
-            if value is None:
-                same = pc.is_null(key)
-            elif value != value:
-                same = pc.is_nan(key)
-            else:
-                same = pc.equal(key, pa.scalar(value, key.type))
-            has_value |= same.fill_null(False).to_numpy(zero_copy_only=False)
-        matches &= has_value
-    chosen = np.flatnonzero(matches)
+    chosen = np.flatnonzero(matches(groups.keys, groups.count, lookup.where))
     if not groups.keys or any(pa.types.is_nested(key.type) for key in groups.keys):
         return chosen
     names = group_columns(len(groups.keys))

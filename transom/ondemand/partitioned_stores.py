@@ -6,20 +6,59 @@ partition.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
+import numpy as np
 import pyarrow as pa
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
-from transom.kernel.store_runs import fetched_runs
+from transom.kernel.shards import ShardStore
+from transom.kernel.store_runs import fetched_runs, read_run
 from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
 from transom.ondemand.store_specs import StoreRead, StoreSet
-from transom.ondemand.structures.runs import GroupAnswers, Structure
+from transom.ondemand.structures.group_index import can_be_hashed, combination_hashes
+from transom.ondemand.structures.runs import GroupAnswers, Run, Structure
 from transom.state.state import State, StoreState
 from transom.storage.executor_files import ExecutorFiles, FileShards, numbers_in, packed_value, places_of
 from transom.storage.shard_refs import ShardRef
+
+MAX_DRIVER_BYTES = 64 << 20  # of files that a lookup reads in this process; beyond, tasks read them
+MAX_CACHED_BYTES = 256 << 20  # of runs that this process keeps for the next lookups
+
+
+class RunCache:
+    """Runs of files that lookups have read in this process, up to some bytes; the least recently used leave first.
+
+    Files never change, and no name is used twice.
+    """
+
+    def __init__(self, most_bytes: int = MAX_CACHED_BYTES):
+        self._most, self._bytes = most_bytes, 0
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._lock = Lock()
+
+    def fetched(self, store: ShardStore, refs: Sequence[ShardRef], partition: int) -> list[Run]:
+        """The runs of one partition."""
+        files = [ref.file(partition) for ref in refs if any(one == partition for one, _, _ in ref.parts)]
+        return [self._run(store, file) for file in files]
+
+    def _run(self, store: ShardStore, file: str) -> Run:
+        with self._lock:
+            if (run := self._runs.get(file)) is not None:
+                self._runs.move_to_end(file)
+                return run
+        run = read_run(store, file)
+        with self._lock:
+            if file not in self._runs:
+                self._runs[file] = run
+                self._bytes += run.nbytes
+            while self._bytes > self._most:
+                self._bytes -= self._runs.popitem(last=False)[1].nbytes
+        return run
 
 
 @dataclass(frozen=True)
@@ -28,17 +67,40 @@ class PartitionedStores:
 
     files: ExecutorFiles
     max_files: int  # of a store, before they are merged
+    runs: RunCache = field(default_factory=RunCache)
 
     def answered(self, lookup: Lookup, state: State) -> Answer:
-        """The answer of a lookup from the files of its stores."""
+        """The answer of a lookup from the files of its stores.
+
+        If the lookup names its groups, only the files of their partitions are read: by this process if they are
+        small, so that no job is needed.
+        """
         refs = {key: _since(state.stores[key].refs, lookup.start) for key in lookup.stores}
         places = places_of(ref for own in refs.values() for ref in own)
         schema = answer_schema(lookup.query.query)
+        named = named_partitions(lookup, state.partitions or self.files.partitions)
+        places = [place for place in places if named is None or place in named]
         if not places:
             return Answer(lookup, schema.empty_table())
+        if named is not None and _bytes_of(refs, places) <= MAX_DRIVER_BYTES:
+            return self._answered_here(lookup, refs, places)
         task = lookup_task(lookup, refs, self.files.shards, places)
         found = plain_table(self.files.backend.run(task, len(places), schema).to_table())
         return Answer(lookup, found.cast(schema).combine_chunks())
+
+    def _answered_here(
+        self, lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], places: Sequence[int]
+    ) -> Answer:
+        """The answer from files that this process reads."""
+        tables = []
+        for place in places:
+
+            def read(key: str, store_read: StoreRead, since: int, place: int = place) -> GroupAnswers:
+                runs = self.runs.fetched(self.files.shards, refs[key], place)
+                return store_read.structure.lookup(runs, since, lookup.where)
+
+            tables.append(look_up(lookup, read).table)
+        return Answer(lookup, pa.concat_tables(tables).combine_chunks())
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
         """The state with the small files of a store merged, without evicted tuples."""
@@ -56,6 +118,23 @@ class PartitionedStores:
         return replace(store, refs=self.files.merged(store.refs, self.max_files, store.floor, batch_id, task))
 
 
+def named_partitions(lookup: Lookup, partitions: int) -> set[int] | None:
+    """The partitions of the groups that a lookup names; None if it does not have a value for every group column."""
+    types = [key.scalar.type for key in lookup.query.query.keys]
+    wanted = dict(lookup.where)
+    fields = [pa.field("", type) for type in types]
+    if not types or len(wanted) < len(types) or not can_be_hashed(fields, lookup.where):
+        return None
+    hashes = combination_hashes(types, [wanted[place] for place in range(len(types))])
+    return set((hashes % np.uint64(partitions)).astype(np.int64).tolist())
+
+
+def _bytes_of(refs: Mapping[str, Sequence[ShardRef]], places: Sequence[int]) -> int:
+    chosen = set(places)
+    parts = (part for own in refs.values() for ref in own for part in ref.parts)
+    return sum(size for place, _, size in parts if place in chosen)
+
+
 def lookup_task(
     lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], shards: FileShards, places: Sequence[int]
 ) -> Task:
@@ -66,7 +145,8 @@ def lookup_task(
             place = places[number]
 
             def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
-                return store_read.structure.lookup(fetched_runs(shards, refs[key], place), since)  # noqa: B023
+                runs = fetched_runs(shards, refs[key], place)  # noqa: B023
+                return store_read.structure.lookup(runs, since, lookup.where)
 
             yield from look_up(lookup, read).table.combine_chunks().to_batches()
 
