@@ -18,7 +18,8 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
 from transom.kernel.shards import ShardStore
 from transom.kernel.store_runs import fetched_runs, read_run
-from transom.ondemand.lookup import Answer, Lookup, answer_schema, look_up
+from transom.ondemand.finer_stores import combined, concatenated
+from transom.ondemand.lookup import Answer, Lookup, answer_from, answer_schema, look_up, regrouped_read
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.group_index import can_be_hashed, combination_hashes
 from transom.ondemand.structures.runs import GroupAnswers, Run, Structure
@@ -83,24 +84,34 @@ class PartitionedStores:
         if not places:
             return Answer(lookup, schema.empty_table())
         if named is not None and _bytes_of(refs, places) <= MAX_DRIVER_BYTES:
-            return self._answered_here(lookup, refs, places)
+            return self._combined(lookup, [self._reads_here(lookup, refs, place) for place in places])
+        if lookup.finer is not None and lookup.finer.combines:
+            task = reads_task(lookup, refs, self.files.shards, places)
+            return self._combined(lookup, self.files.run(task, len(places)))
         task = lookup_task(lookup, refs, self.files.shards, places)
         found = plain_table(self.files.backend.run(task, len(places), schema).to_table())
         return Answer(lookup, found.cast(schema).combine_chunks())
 
-    def _answered_here(
-        self, lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], places: Sequence[int]
-    ) -> Answer:
-        """The answer from files that this process reads."""
-        tables = []
-        for place in places:
+    def _reads_here(
+        self, lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], place: int
+    ) -> list[GroupAnswers]:
+        """What a lookup reads from the files of one partition, in this process."""
 
-            def read(key: str, store_read: StoreRead, since: int, place: int = place) -> GroupAnswers:
-                runs = self.runs.fetched(self.files.shards, refs[key], place)
-                return store_read.structure.lookup(runs, since, lookup.where)
+        def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
+            runs = self.runs.fetched(self.files.shards, refs[key], place)
+            return store_read.structure.lookup(runs, since, lookup.pattern)
 
-            tables.append(look_up(lookup, read).table)
-        return Answer(lookup, pa.concat_tables(tables).combine_chunks())
+        return [regrouped_read(lookup, read, one) for one in _reads(lookup)]
+
+    @staticmethod
+    def _combined(lookup: Lookup, parts: Sequence[Sequence[GroupAnswers]]) -> Answer:
+        """The answer from what was read in several partitions; a group of the query may be in several of them."""
+        found: dict[StoreRead, GroupAnswers] = {}
+        for i, store_read in enumerate(_reads(lookup)):
+            answers = concatenated([part[i] for part in parts])
+            is_combined = lookup.finer is not None and lookup.finer.combines and len(parts) > 1
+            found[store_read] = combined(answers, store_read.structure) if is_combined else answers
+        return answer_from(lookup, found.__getitem__)
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:
         """The state with the small files of a store merged, without evicted tuples."""
@@ -119,11 +130,11 @@ class PartitionedStores:
 
 
 def named_partitions(lookup: Lookup, partitions: int) -> set[int] | None:
-    """The partitions of the groups that a lookup names; None if it does not have a value for every group column."""
-    types = [key.scalar.type for key in lookup.query.query.keys]
-    wanted = dict(lookup.where)
+    """The partitions of the groups that a lookup names; None if it does not name a value of every group column."""
+    keys = [key.scalar for key in lookup.query.query.keys] if lookup.finer is None else lookup.finer.keys
+    types, wanted = [key.type for key in keys], dict(lookup.pattern)
     fields = [pa.field("", type) for type in types]
-    if not types or len(wanted) < len(types) or not can_be_hashed(fields, lookup.where):
+    if not types or len(wanted) < len(types) or not can_be_hashed(fields, lookup.pattern):
         return None
     hashes = combination_hashes(types, [wanted[place] for place in range(len(types))])
     return set((hashes % np.uint64(partitions)).astype(np.int64).tolist())
@@ -146,11 +157,34 @@ def lookup_task(
 
             def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
                 runs = fetched_runs(shards, refs[key], place)  # noqa: B023
-                return store_read.structure.lookup(runs, since, lookup.where)
+                return store_read.structure.lookup(runs, since, lookup.pattern)
 
             yield from look_up(lookup, read).table.combine_chunks().to_batches()
 
     return task
+
+
+def reads_task(
+    lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], shards: FileShards, places: Sequence[int]
+) -> Task:
+    """A task that returns what a lookup reads from its partition, before groups of several partitions are combined."""
+
+    def task(batches: RecordBatches) -> RecordBatches:
+        for number in numbers_in(batches):
+            place = places[number]
+
+            def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
+                runs = fetched_runs(shards, refs[key], place)  # noqa: B023
+                return store_read.structure.lookup(runs, since, lookup.pattern)
+
+            yield packed_value([regrouped_read(lookup, read, one) for one in _reads(lookup)])
+
+    return task
+
+
+def _reads(lookup: Lookup) -> list[StoreRead]:
+    """The distinct reads of a lookup."""
+    return list(dict.fromkeys((lookup.query_stores.groups_read, *lookup.query_stores.reads)))
 
 
 def merge_runs_task(
