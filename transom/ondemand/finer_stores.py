@@ -78,7 +78,7 @@ class FinerStores:
         columns = {name: column.take(pa.array(chosen)) for name, column in answers.columns.items()}
         keys = tuple(answers.keys[place].take(pa.array(chosen)) for place in self.places)
         taken = GroupAnswers(keys, len(chosen), columns)
-        return combined(taken, structure) if self.combines else taken
+        return combine_answers(taken, structure) if self.combines else taken
 
     def _chosen(self, answers: GroupAnswers) -> Ints:
         is_chosen = np.ones(answers.count, bool)
@@ -88,7 +88,7 @@ class FinerStores:
         return np.flatnonzero(is_chosen)
 
 
-def concatenated(parts: Sequence[GroupAnswers]) -> GroupAnswers:
+def concatenate_answers(parts: Sequence[GroupAnswers]) -> GroupAnswers:
     """Answers for different groups as one."""
     filled = [part for part in parts if part.count] or parts[:1]
     if len(filled) == 1:
@@ -98,7 +98,7 @@ def concatenated(parts: Sequence[GroupAnswers]) -> GroupAnswers:
     return GroupAnswers(tuple(keys), sum(part.count for part in filled), columns)
 
 
-def combined(answers: GroupAnswers, structure: Structure) -> GroupAnswers:
+def combine_answers(answers: GroupAnswers, structure: Structure) -> GroupAnswers:
     """Answers in which groups occur repeatedly, with the states of each group combined."""
     if not answers.count:
         return answers

@@ -20,7 +20,7 @@ from transom.errors import SettingError, near_miss
 from transom.ondemand.finer_stores import FinerStores
 from transom.ondemand.midpoint import midpoints
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
-from transom.ondemand.structures.group_index import matches
+from transom.ondemand.structures.group_index import match_pattern
 from transom.ondemand.structures.runs import GroupAnswers, GroupPattern
 from transom.plan.compiled_query import CompiledQuery, typed_value
 from transom.results.result_rows import LoweredWindows, Moment, Results, finish, result_schema
@@ -165,7 +165,7 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
 
 def _matching(lookup: Lookup, groups: GroupAnswers) -> Ints:
     """The positions of the groups that match the lookup's pattern, ordered by key."""
-    chosen = np.flatnonzero(matches(groups.keys, groups.count, lookup.where))
+    chosen = np.flatnonzero(match_pattern(groups.keys, groups.count, lookup.where))
     if not groups.keys or any(pa.types.is_nested(key.type) for key in groups.keys):
         return chosen
     names = group_columns(len(groups.keys))

@@ -18,7 +18,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import RecordBatches, Task
 from transom.kernel.shards import ShardStore
 from transom.kernel.store_runs import fetched_runs, read_run
-from transom.ondemand.finer_stores import combined, concatenated
+from transom.ondemand.finer_stores import combine_answers, concatenate_answers
 from transom.ondemand.lookup import Answer, Lookup, answer_from, answer_schema, look_up, regrouped_read
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.group_index import can_be_hashed, combination_hashes
@@ -108,9 +108,9 @@ class PartitionedStores:
         """The answer from what was read in several partitions; a group of the query may be in several of them."""
         found: dict[StoreRead, GroupAnswers] = {}
         for i, store_read in enumerate(_reads(lookup)):
-            answers = concatenated([part[i] for part in parts])
+            answers = concatenate_answers([part[i] for part in parts])
             is_combined = lookup.finer is not None and lookup.finer.combines and len(parts) > 1
-            found[store_read] = combined(answers, store_read.structure) if is_combined else answers
+            found[store_read] = combine_answers(answers, store_read.structure) if is_combined else answers
         return answer_from(lookup, found.__getitem__)
 
     def rolled_up(self, state: State, store_sets: Sequence[StoreSet]) -> State:

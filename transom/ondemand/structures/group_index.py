@@ -52,7 +52,7 @@ def matching_groups(run: Run, pattern: GroupPattern) -> tuple[Ints, list[pa.Arra
         wanted = _wanted_hashes(tuple((run.keys[place].type, values) for place, values in pattern))
         found = _index(run, tuple(place for place, _ in pattern)).candidates(wanted)
     keys = list(run.keys) if found is None else [key.take(pa.array(found)) for key in run.keys]
-    is_match = matches(keys, run.groups if found is None else len(found), pattern)
+    is_match = match_pattern(keys, run.groups if found is None else len(found), pattern)
     if found is not None and is_match.all():
         return found, keys
     chosen = np.flatnonzero(is_match)  # different values may have the same hash
@@ -88,10 +88,10 @@ def combination_hashes(types: Sequence[pa.DataType], values: Sequence[Sequence[A
     return np.unique(row_hashes(columns, len(rows)))
 
 
-def matches(keys: Sequence[pa.Array], groups: int, pattern: GroupPattern) -> Mask:
+def match_pattern(keys: Sequence[pa.Array], groups: int, pattern: GroupPattern) -> Mask:
     """Which groups match a pattern.
 
-    >>> matches([pa.array([1, 2, None])], 3, ((0, (2, None)),)).tolist()
+    >>> match_pattern([pa.array([1, 2, None])], 3, ((0, (2, None)),)).tolist()
     [False, True, True]
     """
     found = np.ones(groups, bool)

@@ -18,7 +18,7 @@ from transom.aggregates.numeric import numeric_form
 from transom.columns.arrays import Ints
 from transom.columns.nan_order import orderable
 from transom.ondemand.structures.build_runs import align_groups
-from transom.ondemand.structures.group_index import matches
+from transom.ondemand.structures.group_index import match_pattern
 from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, WindowSizes
 from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run
 from transom.ondemand.structures.staircase import Staircase
@@ -74,7 +74,7 @@ class GroupedOrderedSharing:
         size = now + 1 - since
         is_wanted = self._newest >= since
         if where and self._keys:
-            is_wanted &= matches(self._keys, len(self._groups), where)
+            is_wanted &= match_pattern(self._keys, len(self._groups), where)
         alive = np.flatnonzero(is_wanted)
         unknown = []
         for place in alive.tolist():
