@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case
 from tests.differential.lookup_cases import check_lookups, looked_up
 from transom.plan.strategy import Place, Strategy
 
@@ -29,3 +30,20 @@ def test_every_lookup_is_answered_as_by_the_oracle(options: dict[str, Any], rest
         rng = Random(number)
         compared += check_lookups(rng, looked_up(rng), restart, number, **options)
     assert compared > 25
+
+
+@pytest.mark.parametrize("options", PLACES.values(), ids=PLACES)
+def test_having_may_drop_an_incomplete_group_whose_stores_have_seen_different_rows(
+    options: dict[str, Any],
+) -> None:
+    queries = {
+        "earlier": "SELECT count(*) AS n FROM s [ROWS 5]",
+        "later": "SELECT max(price) AS x FROM s [ROWS 5] HAVING max(price) > 5 OR count(*) = 1 USING naive",
+    }
+    rows = [
+        {**dict.fromkeys(COLUMNS), "ts": i * SECOND, "price": price}
+        for i, price in enumerate([99.0, 7.0, 0.0])
+    ]
+    # For `later`, count(*) is 3, from the store of `earlier`, and max(price) is 0 or 99, of one row or of three.
+    batches = [BatchCase(rows[:2], joining=["earlier"]), BatchCase(rows[2:], joining=["later"])]
+    assert check_lookups(Random(1), Case(queries, set(), batches, 0, None), **options) > 0

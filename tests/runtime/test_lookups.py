@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,7 +15,10 @@ from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import short
 from tests.runtime.prod_helpers import traffic
 from transom.errors import SettingError, StateError
+from transom.ondemand.partitioned_stores import RunCache
+from transom.ondemand.structures.runs import Run
 from transom.runtime import lookups
+from transom.storage.shard_refs import ShardRef
 
 PATIENCE = 60  # seconds; tests wait for events, not for time to pass
 FIRST = [(10, 1, 30, 3), (20, 2, 50, -10), (30, 1, 40, -9)]
@@ -325,3 +329,56 @@ def test_texts_of_lookups_are_bound_once(
     engine.lookup(text)
     monkeypatch.setattr(lookups, "bind_all", None)
     assert looked_up(engine.lookup(text), "x") == [(6, 31, -16)]
+
+
+@pytest.mark.parametrize("place", ["driver", "executors"])
+def test_a_lookup_of_named_groups_has_their_answers_and_runs_no_task(
+    make_engine: EngineFactory, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path, state=place)
+    query = engine.register(
+        "SELECT sensor, speed, sum(volume) AS v, max(volume) AS top FROM s [RANGE 900] GROUP BY sensor, speed"
+    )
+    for start in (0, 400):
+        feed.push([(start + i, i % 7 if i % 5 else None, i % 3, i) for i in range(400)])
+        engine.step()
+    everything = looked_up(query.lookup(), "sensor", "speed", "v", "top")
+    assert len(everything) == 24
+    tasks = []
+    run = type(engine._parts.loop.backend).run
+    monkeypatch.setattr(
+        type(engine._parts.loop.backend), "run", lambda *given: tasks.append(given) or run(*given)
+    )
+    for row in everything:
+        found = query.lookup(where={"sensor": row[2], "speed": row[3]})
+        assert looked_up(found, "sensor", "speed", "v", "top") == [row]
+    several = query.lookup(where={"sensor": [1, None, 99], "speed": [0, 2]})
+    assert looked_up(several, "sensor", "speed", "v", "top") == [
+        row for row in everything if row[2] in (1, None) and row[3] in (0, 2)
+    ]
+    assert query.lookup(where={"sensor": 99, "speed": 0}).num_rows == 0
+    assert not tasks
+    partly = looked_up(query.lookup(where={"sensor": 3}), "sensor", "speed", "v", "top")
+    assert partly == [row for row in everything if row[2] == 3]
+    assert len(tasks) == (place == "executors")
+
+
+def test_runs_of_files_are_remembered_up_to_some_bytes() -> None:
+    runs = [Run.of((pa.array([i]),), np.array([0, 100]), np.arange(100)) for i in range(3)]
+    reads: list[str] = []
+
+    class Files:
+        def put(self, name: str, table: pa.Table) -> int:
+            raise AssertionError
+
+        def get(self, name: str) -> pa.Table:
+            reads.append(name)
+            return pa.table({"run": pa.array([runs[int(name[1])].packed()], pa.large_binary())})
+
+    refs = [ShardRef(f"r{i}", ((0, 100, 1000),), {}) for i in range(3)]
+    cache = RunCache(most_bytes=2 * runs[0].nbytes)
+    for at, expected in ((0, 1), (1, 1), (0, 0), (2, 1), (0, 0), (1, 1)):
+        reads.clear()
+        (found,) = cache.fetched(Files(), [refs[at]], 0)
+        assert found.keys[0].to_pylist() == [at] and len(reads) == expected
+    assert cache.fetched(Files(), refs, 1) == []

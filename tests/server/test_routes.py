@@ -6,9 +6,11 @@ import csv
 import errno
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,6 +29,7 @@ from tests.server.server_helpers import (
     error,
     fill,
 )
+from transom.server import engine_monitor
 
 STATUS_FIELDS = {"state", "batch", "batch_seconds", "spent", "queries", "streams", "subscribers", "rows"}
 
@@ -44,6 +47,9 @@ def fresh(make_engine: EngineFactory, tmp_path: Any) -> Iterator[Backend]:
     """A server that only this test uses."""
     with backend(make_engine, tmp_path) as made:
         yield made
+
+
+ROOT = Path(__file__).parents[2]
 
 
 class TestTheService:
@@ -101,8 +107,41 @@ class TestTheService:
             'transom_results_total{query="per_site"}',
             'transom_early_accuracy_raw_ratio{query="early"}',
             'transom_http_requests_total{method="GET",route="/api/status",status="200"}',
+            "transom_lookups_total 0.0",
+            'transom_stores{stream="bids"} 2.0',
+            "transom_summaries 1.0",
+            'transom_probes_total{query="preferred"}',
+            'transom_produced_share_ratio{query="preferred"}',
         ):
             assert line in text, line
+
+    def test_metrics_of_lookups_count_lookups_reads_and_hits(
+        self, back: Backend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(engine_monitor, "PROGRESS_SECONDS", -1)
+        for _ in range(3):
+            back.engine.query("on_demand").lookup()
+        text = back.client.get("/metrics").text
+        for line in (
+            "transom_lookups_total 3.0",
+            "transom_lookup_reads_total 3.0",
+            "transom_lookup_hits_total 3.0",
+        ):
+            assert line in text, line
+        back.engine.query("on_demand").drop()
+        back.engine.step()
+        text = back.client.get("/metrics").text
+        assert "transom_lookups_total 3.0" in text and 'transom_stores{stream="bids"}' not in text
+
+    def test_the_reference_lists_every_metric_with_its_labels(self, back: Backend) -> None:
+        back.client.get("/api/status")
+        text = back.client.get("/metrics").text
+        page = (ROOT / "docs/reference/api.md").read_text()
+        listed = dict(re.findall(r"^\| `(transom_\w+)` \| ([^|]*) \|", page, re.MULTILINE))
+        assert listed.keys() == set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
+        for name, labels in re.findall(r"^(transom_\w+?)(?:_bucket)?\{(.*)\} ", text, re.MULTILINE):
+            found = set(re.findall(r'(\w+)="', labels)) - {"le"}
+            assert found == set(re.findall(r"`(\w+)`", listed[name])), name
 
     def test_metrics_of_decisions_name_no_query(self, back: Backend) -> None:
         lines = back.client.get("/metrics").text.splitlines()

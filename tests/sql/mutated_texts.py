@@ -28,7 +28,7 @@ QUERIES = [
     "WITH ACCURACY 90% BETWEEN 10% AND 90% OF SLIDE",
     "SELECT max(price) AS m FROM bids [RANGE 5 min] USING timegram(64)",
     "SELECT site, max(price) AS m FROM bids [RANGE 5 min] GROUP BY site USING ordered_sharing",
-    "SELECT sum(price) AS s FROM bids [RANGE 5 min] WITHIN 5% USING timegram(SLICE '1 second')",
+    "SELECT max(price) AS s FROM bids [RANGE 5 min] WITHIN 5% USING timegram(SLICE '1 second')",
     "SELECT approx_count_distinct(site) AS d FROM bids [RANGE 5 minutes SLIDE 1 minute] "
     "WHERE ts > TIMESTAMP '2013-01-01 12:00:00' AND day = DATE '2013-01-01'",
     "SELECT CASE WHEN price > 2 THEN 'high' ELSE kind END AS c, count(*) FROM bids [RANGE 1 min SLIDE 1 min] "

@@ -64,7 +64,12 @@ def put_run(shelf: Shelf, run: Run) -> ShardRef:
 def fetched_runs(store: ShardStore, refs: Iterable[ShardRef], partition: int) -> list[Run]:
     """The runs of one partition, read from their files."""
     mine = (ref for ref in refs if any(place == partition for place, _, _ in ref.parts))
-    return [Run.unpacked(store.get(ref.file(partition))["run"][0].as_py()) for ref in mine]
+    return [read_run(store, ref.file(partition)) for ref in mine]
+
+
+def read_run(store: ShardStore, file: str) -> Run:
+    """The run in a file."""
+    return Run.unpacked(store.get(file)["run"][0].as_py())
 
 
 def in_time(rows: Rows, store_input: StoreInput, clock: str, accepted: Mask) -> tuple[Mask, Mask]:

@@ -30,6 +30,21 @@ class StoreUsage:
         return StoreUsage(self.lookups + other.lookups, self.hits + other.hits)
 
 
+@dataclass(frozen=True)
+class LookupTotals:
+    """What lookups did since the process started, also in stores that are gone.
+
+    `reads` are of stores of attributes, and `hits` those of them that needed no scan.
+    """
+
+    lookups: int = 0
+    reads: int = 0
+    hits: int = 0
+
+    def __add__(self, other: LookupTotals) -> LookupTotals:
+        return LookupTotals(self.lookups + other.lookups, self.reads + other.reads, self.hits + other.hits)
+
+
 @dataclass
 class _CachedAnswers:
     """The answers of OrderedSharing over one store, up to and including the tuples of batch `batch_id`.
@@ -82,14 +97,20 @@ class LookupCache:
     """
 
     _usage: dict[str, StoreUsage] = field(default_factory=dict)  # by store
+    _totals: LookupTotals = field(default_factory=LookupTotals)
     _lengths: dict[str, frozenset[int]] = field(default_factory=dict)  # of registered windows, by store
     _cached: dict[str, dict[Extreme, _CachedAnswers]] = field(default_factory=dict)  # by store
-    _lock: Lock = field(default_factory=Lock)  # guards the three maps; held only briefly
+    _lock: Lock = field(default_factory=Lock)  # guards the maps and the totals; held only briefly
 
     def usage(self) -> dict[str, StoreUsage]:
         """How often each store was read."""
         with self._lock:
             return dict(self._usage)
+
+    def totals(self) -> LookupTotals:
+        """What lookups did so far."""
+        with self._lock:
+            return self._totals
 
     def batch_committed(
         self, after: State, store_runs: Iterable[StoreRun] = (), store_sets: Sequence[StoreSet] = ()
@@ -118,14 +139,18 @@ class LookupCache:
             is_cached = lookup.query_stores.uses_ordered_sharing and not lookup.later
             if is_cached and isinstance(structure, RawTuples) and isinstance(structure.accumulator, Extreme):
                 answers, is_hit = self._cached_answers(key, structure.accumulator, state, lookup)
-            self.count_read(key, is_hit)
-            return structure.lookup(state.stores[key].tiers.runs, since) if answers is None else answers
+            self.count_read(key, store_read, is_hit)
+            if answers is not None:
+                return answers
+            return structure.lookup(state.stores[key].tiers.runs, since, lookup.pattern)
 
         return read
 
-    def count_read(self, key: str, is_hit: bool) -> None:
-        """Count a lookup's read of a store."""
+    def count_read(self, key: str, store_read: StoreRead, is_hit: bool) -> None:
+        """Count a lookup's read of a store; each lookup reads the store of its groups once."""
+        lists_groups = store_read.spec.keeps_times
         with self._lock:
+            self._totals += LookupTotals(1) if lists_groups else LookupTotals(0, 1, int(is_hit))
             self._usage[key] = self._usage.get(key, StoreUsage()) + StoreUsage(1, int(is_hit))
 
     def _cached_answers(
@@ -157,5 +182,5 @@ class LookupCache:
 
 def _answers_from(cached: _CachedAnswers, store: StoreState, lookup: Lookup) -> tuple[GroupAnswers, bool]:
     before = cached.answers.counters.recalculations
-    answers = cached.answers.lookup(store.tiers.runs, lookup.start, lookup.end - 1)
+    answers = cached.answers.lookup(store.tiers.runs, lookup.start, lookup.end - 1, lookup.pattern)
     return answers, cached.answers.counters.recalculations == before

@@ -17,9 +17,11 @@ from transom.columns.arrays import Ints
 from transom.columns.groups import group
 from transom.columns.table_columns import aggregate_column, bound_column, group_column, group_columns
 from transom.errors import SettingError, near_miss
+from transom.ondemand.finer_stores import FinerStores
 from transom.ondemand.midpoint import midpoints
 from transom.ondemand.store_specs import QueryStores, StoreRead, store_id, stores_read_by
-from transom.ondemand.structures.runs import GroupAnswers
+from transom.ondemand.structures.group_index import match_pattern
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern
 from transom.plan.compiled_query import CompiledQuery, typed_value
 from transom.results.result_rows import LoweredWindows, Moment, Results, finish, result_schema
 from transom.sql.catalog import Scalars
@@ -30,7 +32,6 @@ from transom.windows.ids import trailing_start
 from transom.windows.intervals import IntervalSet
 
 ReadStore = Callable[[str, StoreRead, int], GroupAnswers]  # (store name, how to read it, since)
-GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by group column: the wanted values
 GroupFilter = Mapping[str, Any] | None
 _EMIT_COLUMNS = ("kind", "rows", "late", "latency")  # only results that are emitted have these
 _SIDES = ("low", "high")
@@ -40,7 +41,8 @@ _SIDES = ("low", "high")
 class Lookup:
     """A query and the window `[start, end)` to answer; `where` is a pattern on the groups.
 
-    The window ends just after the newest row, or `later` than that.
+    The window ends just after the newest row, or `later` than that. The stores are those of the query's own
+    groups, or of `finer` ones.
     """
 
     query: CompiledQuery
@@ -48,6 +50,7 @@ class Lookup:
     end: int
     where: GroupPattern = ()
     later: bool = False
+    finer: FinerStores | None = None
 
     @classmethod
     def over(cls, query: CompiledQuery, length: int, end: int, *rest: Any) -> Lookup:
@@ -64,7 +67,16 @@ class Lookup:
         """How the lookup reads its stores, by their names."""
         query_stores = self.query_stores
         reads = (query_stores.groups_read, *query_stores.reads)
-        return {store_id(self.query.selection, read.spec): read for read in reads}
+        return {self.store_id(read): read for read in reads}
+
+    def store_id(self, read: StoreRead) -> str:
+        """The name of a store that the lookup reads."""
+        return store_id(self.query.selection if self.finer is None else self.finer.selection, read.spec)
+
+    @cached_property
+    def pattern(self) -> GroupPattern:
+        """The pattern on the groups of the stores."""
+        return self.where if self.finer is None else self.finer.pattern(self.where)
 
     def is_complete(self, state: State) -> bool:
         """Whether the stores have seen all rows of the window."""
@@ -96,13 +108,23 @@ class Answer:
 
 def look_up(lookup: Lookup, read: ReadStore) -> Answer:
     """Answer a lookup from its stores, which `read` reads."""
-    query_stores, bound, selection = lookup.query_stores, lookup.query.query, lookup.query.selection
-    read_groups = query_stores.groups_read
-    groups = read(store_id(selection, read_groups.spec), read_groups, lookup.start)
+    return answer_from(lookup, lambda one: regrouped_read(lookup, read, one))
+
+
+def regrouped_read(lookup: Lookup, read: ReadStore, store_read: StoreRead) -> GroupAnswers:
+    """What a lookup reads from one store, for the groups of its query."""
+    found = read(lookup.store_id(store_read), store_read, lookup.start)
+    return found if lookup.finer is None else lookup.finer.regrouped(found, store_read.structure)
+
+
+def answer_from(lookup: Lookup, read: Callable[[StoreRead], GroupAnswers]) -> Answer:
+    """Answer a lookup from what `read` returns for each store, for the groups of the query."""
+    query_stores, bound = lookup.query_stores, lookup.query.query
+    groups = read(query_stores.groups_read)
     chosen = _matching(lookup, groups) if groups.count else np.zeros(0, np.int64)
     if not len(chosen):
         return Answer(lookup, answer_schema(bound).empty_table())
-    answers = [read(store_id(selection, one.spec), one, lookup.start) for one in query_stores.reads]
+    answers = [read(one) for one in query_stores.reads]
     positions = [group_positions(groups, one)[chosen] for one in answers]
     columns = {group_column(i): key.take(pa.array(chosen)) for i, key in enumerate(groups.keys)}
     if query_stores.has_bounds:
@@ -143,20 +165,7 @@ def bound_type(kind: pa.DataType) -> pa.DataType:
 
 def _matching(lookup: Lookup, groups: GroupAnswers) -> Ints:
     """The positions of the groups that match the lookup's pattern, ordered by key."""
-    matches = np.ones(groups.count, bool)
-    for place, values in lookup.where:
-        key = groups.keys[place]
-        has_value = np.zeros(groups.count, bool)
-        for value in values:
-            if value is None:
-                same = pc.is_null(key)
-            elif value != value:
-                same = pc.is_nan(key)
-            else:
-                same = pc.equal(key, pa.scalar(value, key.type))
-            has_value |= same.fill_null(False).to_numpy(zero_copy_only=False)
-        matches &= has_value
-    chosen = np.flatnonzero(matches)
+    chosen = np.flatnonzero(match_pattern(groups.keys, groups.count, lookup.where))
     if not groups.keys or any(pa.types.is_nested(key.type) for key in groups.keys):
         return chosen
     names = group_columns(len(groups.keys))

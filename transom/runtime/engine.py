@@ -739,8 +739,9 @@ class Engine:
     ) -> pa.Table:
         """The answer of a query without SLIDE that need not be registered, from the last committed batch.
 
-        Registered queries must keep what it reads: the same tuples, groups and attributes, with a window at
-        least as long. `at` and `where` are as in a query's `lookup`.
+        Registered queries must keep what it reads: the same tuples and attributes, by the same or finer groups, with
+        a window at least as long. `at` and `where` are as in a query's `lookup`. The metadata `stores` of the
+        table's schema names the stores that answered.
         """
         sql = with_parameters(sql, parameters)
         refuse_statement(sql)

@@ -14,6 +14,7 @@ from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, parse_duration
 from transom.elements import Clock, ClockKind, Using
 from transom.errors import BatchError, SettingError, SQLError, StateError
+from transom.ondemand.finer_stores import FinerStores, finer_stores
 from transom.ondemand.lookup import (
     Answer,
     GroupFilter,
@@ -26,7 +27,8 @@ from transom.ondemand.lookup import (
 from transom.ondemand.store_specs import StoreSet, store_id, stores_read_by
 from transom.ondemand.stores import lookup_end
 from transom.plan.compiled_query import CompiledQuery, compile_query
-from transom.plan.explain.text_parts import name_list
+from transom.plan.explain import keeps_text
+from transom.plan.explain.text_parts import name_list, readable
 from transom.results.result_rows import computed_texts
 from transom.runtime.loop import BatchLoop
 from transom.runtime.prods import instant_of
@@ -105,31 +107,54 @@ class Lookups:
         self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: GroupFilter
     ) -> pa.Table:
         bound = compiled.query
-        planned = self.loop.planner.store_sets(bound.stream, registry.looking(bound.stream))
-        kept = next((one for one in planned if one.selection == compiled.selection), None)
-        if kept is None:
+        sources = self._sources(compiled, registry)
+        if not sources:
             raise SettingError(
                 "nothing is kept that answers this query: no on-demand query over the same rows "
-                "(WHERE, joins) and groups is registered"
+                "(WHERE, joins) with at least its groups is registered"
             )
         longest = 0
-        for query in _readings(compiled, kept, registry):
-            lookup = self._lookup(query, bound.window.range, state, at, where)
-            if lookup is None:
-                return lookup_schema(query.query).empty_table()
-            if not lookup.stores.keys() <= state.stores.keys() & kept.reach.keys():
-                continue
-            reach = min(kept.reach[key] for key in lookup.stores)
-            if bound.window.range <= reach:
-                return self._answered(lookup, state)
-            longest = max(longest, reach)
+        for store_set, finer in sources:
+            for query in _readings(compiled, store_set, registry, finer):
+                lookup = self._lookup(query, bound.window.range, state, at, where, finer)
+                if lookup is None:
+                    return lookup_schema(query.query).empty_table()
+                if not lookup.stores.keys() <= state.stores.keys() & store_set.reach.keys():
+                    continue
+                reach = min(store_set.reach[key] for key in lookup.stores)
+                if bound.window.range <= reach:
+                    names = [_store_name(store_set, key) for key in lookup.stores]
+                    answer = self._answered(lookup, state)
+                    return answer.replace_schema_metadata({"stores": "\n".join(names)})
+                longest = max(longest, reach)
         if longest:
             wanted, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
             raise SettingError(f"the query asks for {wanted}, and no more than {most} is kept")
-        raise SettingError(_why_not_answered(compiled, kept))
+        raise SettingError(_why_not_answered(compiled, sources[0][0]))
+
+    def _sources(
+        self, compiled: CompiledQuery, registry: Registry
+    ) -> list[tuple[StoreSet, FinerStores | None]]:
+        """The store sets that may answer a query: that of its own groups first, then those of the fewest columns."""
+        planned = self.loop.planner.store_sets(compiled.query.stream, registry.looking(compiled.query.stream))
+        sources: list[tuple[StoreSet, FinerStores | None]] = [
+            (one, None) for one in planned if one.selection == compiled.selection
+        ]
+        for store_set in sorted(planned, key=lambda one: len(one.keys)):
+            reader = registry.executable(store_set.queries[0], CompiledQuery)
+            finer = finer_stores(compiled, store_set, reader)
+            if finer is not None and store_set.selection != compiled.selection:
+                sources.append((store_set, finer))
+        return sources
 
     def _lookup(
-        self, query: CompiledQuery, length: int, state: State, at: Any, where: GroupFilter
+        self,
+        query: CompiledQuery,
+        length: int,
+        state: State,
+        at: Any,
+        where: GroupFilter,
+        finer: FinerStores | None = None,
     ) -> Lookup | None:
         """The window to look up; None while no row has come."""
         stream, clock = self.loop.directory.source(query.query.stream), query.clock
@@ -142,7 +167,7 @@ class Lookups:
                 raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
             end = moment if end is not None else None
         pattern = group_pattern(query, where, self.loop.backend.time_zone)
-        return None if end is None else Lookup.over(query, length, end, pattern, at is not None)
+        return None if end is None else Lookup.over(query, length, end, pattern, at is not None, finer)
 
     def _zone(self, query: CompiledQuery) -> str:
         """The zone of times that are written without an offset."""
@@ -163,8 +188,8 @@ class Lookups:
             raise BatchError(f"the lookup failed: {self.loop.backend.error_text(error)}") from error
 
     def _far(self, lookup: Lookup, state: State) -> Answer:
-        for key in lookup.stores:
-            self.loop.lookup_cache.count_read(key, is_hit=False)
+        for key, store_read in lookup.stores.items():
+            self.loop.lookup_cache.count_read(key, store_read, is_hit=False)
         try:
             return self.loop.partitioned_stores.answered(lookup, state)
         except Exception as error:
@@ -202,15 +227,26 @@ def _why_not_answered(query: CompiledQuery, kept: StoreSet) -> str:
     )
 
 
-def _readings(query: CompiledQuery, kept: StoreSet, registry: Registry) -> Iterator[CompiledQuery]:
-    """The ways to answer a query from existing stores; a query with USING has only its own."""
-    bound = query.query
-    yield query
+def _store_name(store_set: StoreSet, key: str) -> str:
+    """A store's name as in the progress report."""
+    return readable(f"{store_set.selection} | {keeps_text(store_set, store_set.stores[key])}")
+
+
+def _readings(
+    query: CompiledQuery, kept: StoreSet, registry: Registry, finer: FinerStores | None
+) -> Iterator[CompiledQuery]:
+    """The ways to answer a query from existing stores; a query with USING has only its own.
+
+    The intervals of several groups of a timegram can't be combined.
+    """
+    bound, combines = query.query, finer is not None and finer.combines
+    if not (combines and bound.has_bounds):
+        yield query
     if query.using != Using():
         return
     yield compile_query("", bound.on_demand(Using("naive")), registry.naive)
     is_plain = not computed_texts(bound) and bound.kept is None
-    if is_plain and all(aggregate_function(call.function).interval for call in bound.calls):
+    if not combines and is_plain and all(aggregate_function(call.function).interval for call in bound.calls):
         readers = (registry.executable(name, CompiledQuery) for name in kept.queries)
         for using in dict.fromkeys(reader.using for reader in readers):
             if using.structure == "timegram":

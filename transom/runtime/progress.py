@@ -16,7 +16,7 @@ from transom.durations import format_instant
 from transom.elements import ClockKind
 from transom.estimates import Accuracy
 from transom.ingest.streams import Stream
-from transom.ondemand.cache import StoreUsage
+from transom.ondemand.cache import LookupTotals, StoreUsage
 from transom.plan.explain import WorkDone, held_by_selection, keeps_text, work_done, work_text
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted, queries_text, readable
@@ -158,6 +158,7 @@ class OnDemand:
 
     queries: int = 0
     stores: Mapping[str, StoreProgress] = field(default_factory=dict)
+    totals: LookupTotals = field(default_factory=LookupTotals)  # also of stores that are gone
 
     @property
     def lookups(self) -> int:
@@ -408,7 +409,7 @@ def _on_demand(loop: BatchLoop, state: State, registry: Registry) -> OnDemand:
                 store.tiers.nbytes + sum(ref.bytes for ref in store.refs),
                 spec.keeps_times,
             )
-    return OnDemand(len(queries), stores)
+    return OnDemand(len(queries), stores, loop.lookup_cache.totals())
 
 
 def _sharing(

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
 from transom.estimates import Accuracy, Score
-from transom.runtime.progress import Progress
+from transom.runtime.progress import OnDemand, Progress, PromisingProgress
 from transom.server.batch_history import BATCH_TIME_BOUNDS, BatchTimes
 from transom.server.service import Service
 
@@ -69,7 +69,10 @@ class ServiceCollector(Collector):
         yield from _stream_metrics(service.streams())
         listed = queries[: self.query_limit]
         yield from _query_metrics(listed)
-        yield from _accuracy_metrics(progress.early, {query.name for query in listed})
+        names = {query.name for query in listed}
+        yield from _accuracy_metrics(progress.early, names)
+        yield from _on_demand_metrics(progress.on_demand)
+        yield from _promising_metrics(progress.promising, names)
         requests = CounterMetricFamily(
             "transom_http_requests", "Requests that were answered.", labels=("method", "route", "status")
         )
@@ -217,6 +220,56 @@ def _accuracy_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterat
     yield _gauge(
         "transom_early_coverage_total_ratio", "Share of all queries' finals within their bounds.", mean
     )
+
+
+def _on_demand_metrics(on_demand: OnDemand) -> Iterator[Metric]:
+    """Lookups and their reads since the service started, and the present stores by stream."""
+    counters = {
+        "transom_lookups": ("Lookups that were answered.", on_demand.totals.lookups),
+        "transom_lookup_reads": ("Reads of stores by lookups.", on_demand.totals.reads),
+        "transom_lookup_hits": ("Reads of stores that took no scan.", on_demand.totals.hits),
+    }
+    for name, (help, value) in counters.items():
+        counter = CounterMetricFamily(name, help)
+        counter.add_metric((), value)
+        yield counter
+    totals: dict[str, Counter[str]] = {
+        "stores": Counter(),
+        "store_entries": Counter(),
+        "store_bytes": Counter(),
+    }
+    for store in on_demand.stores.values():
+        totals["stores"][store.stream] += 1
+        totals["store_entries"][store.stream] += store.entries
+        totals["store_bytes"][store.stream] += store.bytes
+    for (name, by_stream), help in zip(
+        totals.items(), ("Stores for lookups.", "Entries of stores.", "Size of stores."), strict=True
+    ):
+        yield _labelled_gauge(f"transom_{name}", help, "stream", dict(by_stream))
+
+
+def _promising_metrics(promising: PromisingProgress, listed: set[str]) -> Iterator[Metric]:
+    """The summaries, and for listed queries with a preference how they use their budgets."""
+    summaries = promising.summaries
+    yield _gauge("transom_summaries", "Summaries.", len(summaries))
+    for name, help in (("tuples", "Tuples that a summary keeps."), ("bytes", "Size of a summary's counts.")):
+        values = {key: float(getattr(summary, name)) for key, summary in summaries.items()}
+        yield _labelled_gauge(f"transom_summary_{name}", help, "summary", values)
+    probes = CounterMetricFamily("transom_probes", "Probes of a query with a preference.", labels=("query",))
+    produced = CounterMetricFamily(
+        "transom_produced_tuples", "Tuples that a query with a preference produced.", labels=("query",)
+    )
+    queries = {name: query for name, query in promising.queries.items() if name in listed}
+    for name, query in queries.items():
+        probes.add_metric((name,), query.probes)
+        produced.add_metric((name,), query.produced)
+    yield probes
+    yield produced
+    shares = {name: query.share for name, query in queries.items()}
+    help = "Share of a query's estimated output that was produced."
+    yield _labelled_gauge("transom_produced_share_ratio", help, "query", shares)
+    total = promising.share if promising.queries else None
+    yield _gauge("transom_produced_share_total_ratio", "The same for all queries with a preference.", total)
 
 
 def _weighted_mean(scores: Iterable[Score], value: str, weight: str) -> float | None:

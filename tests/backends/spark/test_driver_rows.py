@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine_factory import EngineFactory, on_spark
+from tests.runtime.prod_helpers import traffic
 from transom.backends.base import Backend, Frame, TableJoin
 from transom.backends.scalar_placement import MOST_ROWS_ONE_BY_ONE
 from transom.backends.spark.backend import SparkBackend
@@ -264,3 +265,19 @@ def test_hostile_expressions_on_pushed_rows_are_quarantined(make_engine: EngineF
         engine.step()
     assert good.suspended is None and good.results()["n"].to_pylist() == [20, 20]
     assert bad.suspended is not None
+
+
+def test_a_lookup_with_arithmetic_over_aggregates_starts_no_job(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
+    query = engine.register(
+        "SELECT sensor, max(speed) - min(speed) AS span, sum(volume) / count(*) AS mean, "
+        "round(avg(speed), 1) AS speed, CASE WHEN count(*) > 1 THEN 'many' ELSE 'one' END AS rows "
+        "FROM s [RANGE 100] GROUP BY sensor HAVING max(speed) > 2 * min(volume) ORDER BY span + 1 DESC LIMIT 5"
+    )
+    feed.push([(10, 1, 30, 3), (20, 2, 50, -10), (30, 1, 40, -9)])
+    engine.step()
+    with no_jobs(make_engine.session):
+        found = [tuple(row.values())[2:6] for row in query.lookup().to_pylist()]
+    assert found == [(1, 10, -3.0, 35.0), (2, 0, -10.0, 50.0)]

@@ -211,4 +211,4 @@ def test_first_not_below_equals_a_bisection_of_each_stretch(stretches: list[list
     expected = [
         int(np.searchsorted(sorted(s), least)) + start for s, start in zip(stretches, bounds, strict=False)
     ]
-    assert first_not_below(numbers, bounds, least).tolist() == expected
+    assert first_not_below(numbers, bounds[:-1], bounds[1:], least).tolist() == expected

@@ -251,6 +251,18 @@ def test_within_a_part_of_the_answer(within: float, type: pa.DataType) -> None:
             assert (high - low <= within * low).all()
 
 
+@pytest.mark.parametrize("since", [0, 7000, 13_337, 19_990])
+def test_within_a_part_of_the_greatest_and_the_least_also_with_slices(since: int) -> None:
+    rng = np.random.default_rng(6)
+    values = pa.array(10 ** rng.uniform(0, 9, 20_000))
+    tuples = Tuples(np.arange(20_000), (pa.array(rng.integers(0, 300, 20_000)),), values)
+    structure = TimeGram(FLOAT, within=0.05, slice=700)
+    found = structure.lookup(kept(structure, tuples.batches(rng, 30)), since).columns
+    for answer in ("min", "max"):
+        low, high = (found[f"{answer}_{side}"].to_numpy() for side in ("low", "high"))
+        assert (high - low <= 0.05 * low).all()
+
+
 def test_within_also_holds_for_negative_values_and_zero_is_exact() -> None:
     structure = TimeGram(FLOAT, within=0.05)
     run = structure.run(one_group([-100.0, -104.0, 0.0, -3.0], FLOAT))

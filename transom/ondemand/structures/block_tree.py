@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import lift_where_numeric
 from transom.columns.arrays import Ints
-from transom.ondemand.structures.runs import GroupAnswers, Run
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run
 from transom.ondemand.structures.value_structures import ValueStructure
 from transom.ondemand.structures.window_entries import (
     combine_states,
@@ -45,8 +45,8 @@ class BlockTree(ValueStructure):
 
     block: int = BLOCK
 
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        window = entries_since(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        window = entries_since(runs, since, where)
         rests: list[tuple[States, Ints]] = []  # entries outside of any block: values, and their groups
         nodes: list[tuple[States, Ints]] = []  # blocks of all levels: states, and their groups
         for part in window.parts:

@@ -66,12 +66,12 @@ class AlignedGroups:
     keys: tuple[pa.Array, ...]
 
 
-def align_groups(columns: Sequence[Sequence[pa.Array]], pieces: int) -> AlignedGroups:
-    """Match pieces by their key columns, given for each run; within a run all keys differ."""
+def align_groups(columns: Sequence[Sequence[pa.Array]], pieces: int, divided: bool = False) -> AlignedGroups:
+    """Match pieces by their key columns, given for each run; within a run all keys differ, unless it is `divided`."""
     together = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
     if not together:
         return AlignedGroups(np.zeros(pieces, np.int64), min(pieces, 1), ())
-    if len(columns) == 1:
+    if len(columns) == 1 and not divided:
         return AlignedGroups(np.arange(pieces), pieces, tuple(together))
     groups = group(together, pieces)
     firsts = pa.array(groups.firsts)

@@ -18,8 +18,9 @@ from transom.aggregates.numeric import numeric_form
 from transom.columns.arrays import Ints
 from transom.columns.nan_order import orderable
 from transom.ondemand.structures.build_runs import align_groups
+from transom.ondemand.structures.group_index import match_pattern
 from transom.ondemand.structures.ordered_sharing import Counters, OrderedSharing, WindowSizes
-from transom.ondemand.structures.runs import GroupAnswers, Run
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run
 from transom.ondemand.structures.staircase import Staircase
 
 TimesAndValues = tuple[list[int], list[Any]]
@@ -65,13 +66,16 @@ class GroupedOrderedSharing:
             self._groups[place].insert_all(times, values)
             self._newest[place] = max(self._newest[place], times[-1])
 
-    def lookup(self, runs: Sequence[Run], since: int, now: int) -> GroupAnswers:
-        """The answers of the window from `since` to `now`, as the column `s0`.
+    def lookup(self, runs: Sequence[Run], since: int, now: int, where: GroupPattern = ()) -> GroupAnswers:
+        """The answers of the window from `since` to `now` for the groups that match a pattern, as the column `s0`.
 
         `now` is the newest time of the clock over all groups; `runs` are the inserted runs.
         """
         size = now + 1 - since
-        alive = np.flatnonzero(self._newest >= since)
+        is_wanted = self._newest >= since
+        if where and self._keys:
+            is_wanted &= match_pattern(self._keys, len(self._groups), where)
+        alive = np.flatnonzero(is_wanted)
         unknown = []
         for place in alive.tolist():
             self._groups[place].advance(now)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import ExactStore
 from transom.columns.arrays import Ints
-from transom.ondemand.structures.runs import GroupAnswers, Run
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run
 from transom.ondemand.structures.value_structures import ValueStructure
 from transom.ondemand.structures.window_entries import entries_since, running_totals
 
@@ -24,8 +24,8 @@ class PrefixSums(ValueStructure):
     never subtracted: a difference of rounded sums is not the sum in between.
     """
 
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        window = entries_since(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        window = entries_since(runs, since, where)
         sums = np.zeros(window.count, np.int64)
         for part in window.parts:
             np.add.at(sums, part.codes, self._between(part.run, part.starts, part.stops))

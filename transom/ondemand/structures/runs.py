@@ -18,6 +18,7 @@ from transom.aggregates.numeric import expand_runs
 from transom.columns.arrays import Ints
 from transom.columns.hashes import row_hashes
 
+GroupPattern = tuple[tuple[int, tuple[Any, ...]], ...]  # by group column: the wanted values
 Ticks = NDArray[np.uint32] | NDArray[np.int64]
 
 
@@ -93,16 +94,19 @@ class Run:
         arrays = [*self.keys, *self.columns.values(), *self.heads.values()]
         return self.bounds.nbytes + self.ticks.nbytes + sum(int(array.nbytes) for array in arrays)
 
-    def starts(self, since: int) -> Ints:
-        """Each group's first entry at or after `since`, or the group's end if there is none."""
+    def starts(self, since: int, groups: Ints | None = None) -> Ints:
+        """Each group's first entry at or after `since`, or the group's end if there is none; of some groups, or all."""
+        starts, stops = self.bounds[:-1], self.bounds[1:]
+        if groups is not None:
+            starts, stops = starts[groups], stops[groups]
         if since <= self.base:
-            return self.bounds[:-1]
+            return starts
         if since > self.high:
-            return self.bounds[1:]
+            return stops
         tick = self.ticks.dtype.type(since - self.base)  # with another type NumPy would convert all ticks
-        if self.groups == 1:
+        if self.groups == 1 and groups is None:
             return np.array([np.searchsorted(self.ticks, tick)])
-        return first_not_below(self.ticks, self.bounds, tick)
+        return first_not_below(self.ticks, starts, stops, tick)
 
     def packed(self) -> bytes:
         """The run as bytes: an Arrow IPC stream of one row of lists."""
@@ -147,13 +151,13 @@ class Run:
             yield place, self.take_groups(np.flatnonzero(places == place))
 
 
-def first_not_below(numbers: NDArray[Any], bounds: Ints, least: Any) -> Ints:
+def first_not_below(numbers: NDArray[Any], starts: Ints, stops: Ints, least: Any) -> Ints:
     """For each stretch of ascending numbers the position of the first that is not below `least`.
 
-    >>> first_not_below(np.array([1, 5, 9, 2, 3]), np.array([0, 3, 5]), 4).tolist()
+    >>> first_not_below(np.array([1, 5, 9, 2, 3]), np.array([0, 3]), np.array([3, 5]), 4).tolist()
     [1, 5]
     """
-    starts, stops = bounds[:-1].copy(), bounds[1:].copy()
+    starts, stops = starts.copy(), stops.copy()
     open_ones = np.arange(len(starts))
     while len(open_ones):
         middles = (starts[open_ones] + stops[open_ones]) >> 1
@@ -190,5 +194,5 @@ class Structure(ABC):
         """Several runs merged into one, without the entries before `floor`."""
 
     @abstractmethod
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        """The answers over the tuples at or after `since`."""
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        """The answers over the tuples at or after `since`, of the groups that match a pattern."""

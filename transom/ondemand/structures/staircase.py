@@ -20,7 +20,7 @@ from transom.ondemand.structures.build_runs import (
     sorted_run,
     without_nulls,
 )
-from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import combine_states, entries_since
 
 
@@ -77,8 +77,8 @@ class Staircase(Structure):
                 is_stair = (numbers[:-1] < below[1:]) | (np.isnan(below[1:]) & ~np.isnan(numbers[:-1]))
         return np.r_[is_stair, True]
 
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        window = entries_since(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        window = entries_since(runs, since, where)
         firsts = [part.run.columns["value"].take(pa.array(part.starts)) for part in window.parts]
         values = pa.concat_arrays(firsts) if firsts else pa.nulls(0, self.accumulator.types()[0])
         return window.answers(combine_states(self.accumulator, [values], window.codes, window.count))

@@ -37,7 +37,7 @@ from transom.ondemand.structures.build_runs import (
     sorted_run,
     without_nulls,
 )
-from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import (
     RunPart,
     concatenate_arrays,
@@ -188,8 +188,8 @@ class TimeGram(Structure):
         columns = {"count": pa.array(counts), "span": pa.array(spans).cast(narrow)}
         return Run.of(run.keys, np.searchsorted(firsts, run.bounds), times[lasts], columns, run.heads)
 
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        window = entries_since(runs, since, divided=True)
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        window = entries_since(runs, since, where, divided=True)
         counts = [self._counts(part, since) for part in window.parts]
         least, most = (concatenate_arrays([pair[i] for pair in counts]) for i in (0, 1))
         filed = BucketTuples(

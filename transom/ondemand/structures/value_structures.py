@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import Accumulator
 from transom.aggregates.numeric import lift_where_numeric
 from transom.ondemand.structures.build_runs import align_groups, merge_entries, sorted_run, without_nulls
-from transom.ondemand.structures.runs import GroupAnswers, Run, Structure, TupleBatch
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run, Structure, TupleBatch
 from transom.ondemand.structures.window_entries import concatenate_arrays, entries_since, take_ranges
 
 
@@ -41,8 +41,8 @@ class ValueStructure(Structure):
 class RawTuples(ValueStructure):
     """Plain values; a lookup reads all tuples of its window."""
 
-    def lookup(self, runs: Sequence[Run], since: int) -> GroupAnswers:
-        window = entries_since(runs, since)
+    def lookup(self, runs: Sequence[Run], since: int, where: GroupPattern = ()) -> GroupAnswers:
+        window = entries_since(runs, since, where)
         if not window.parts:
             return window.answers([pa.nulls(0, type) for type in self.accumulator.types()])
         values, codes = [], []

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from transom.aggregates.accumulators import Accumulator, States
 from transom.aggregates.numeric import expand_runs, numeric_form
 from transom.columns.arrays import Ints
-from transom.ondemand.structures.build_runs import align_divided_groups, align_groups
-from transom.ondemand.structures.runs import GroupAnswers, Run
+from transom.ondemand.structures.build_runs import AlignedGroups, align_divided_groups, align_groups
+from transom.ondemand.structures.group_index import matching_groups
+from transom.ondemand.structures.runs import GroupAnswers, GroupPattern, Run
 
 
 @dataclass(frozen=True)
@@ -49,25 +50,35 @@ class WindowEntries:
         return GroupAnswers(self.keys, self.count, {f"s{i}": state for i, state in enumerate(states)})
 
 
-def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> WindowEntries:
-    """The entries at or after `since`; with `divided`, a run may have several groups with the same keys."""
+def entries_since(
+    runs: Sequence[Run], since: int, where: GroupPattern = (), divided: bool = False
+) -> WindowEntries:
+    """The entries at or after `since`, of the groups that match a pattern.
+
+    With `divided`, a run may have several groups with the same keys.
+    """
     reached = [run for run in runs if since <= run.high]
     if not reached:
         return WindowEntries((), tuple(key.slice(0, 0) for run in runs[:1] for key in run.keys), 0)
-    ends = np.cumsum([run.groups for run in reached])
-    alike = (
-        align_divided_groups(reached)
-        if divided
-        else align_groups([run.keys for run in reached], int(ends[-1]))
-    )
-    present, parts = np.zeros(alike.count, bool), []
-    for run, codes in zip(reached, np.split(alike.codes, ends[:-1]), strict=True):
-        starts, stops = run.starts(since), run.bounds[1:]
-        groups = np.arange(run.groups)
+    chosen: list[Ints | None] = [None] * len(reached)
+    if where:
+        alike, chosen = _matching(reached, where, divided)
+    elif divided:
+        alike = align_divided_groups(reached)
+    else:
+        alike = align_groups([run.keys for run in reached], sum(run.groups for run in reached))
+    present, parts, end = np.zeros(alike.count, bool), [], 0
+    for run, groups in zip(reached, chosen, strict=True):
+        if where and not len(groups):  # type: ignore[arg-type]
+            continue
+        start, end = end, end + (run.groups if groups is None else len(groups))
+        codes = alike.codes[start:end]
+        starts = run.starts(since, groups)
+        stops = run.bounds[1:] if groups is None else run.bounds[1:][groups]
+        groups = np.arange(run.groups) if groups is None else groups
         alive = starts < stops
         if not alive.all():
-            groups = groups[alive]
-            starts, stops, codes = starts[groups], stops[groups], codes[groups]
+            groups, starts, stops, codes = groups[alive], starts[alive], stops[alive], codes[alive]
         present[codes] = True
         parts.append(RunPart(run, groups, starts, stops, codes))
     if present.all():
@@ -75,6 +86,25 @@ def entries_since(runs: Sequence[Run], since: int, divided: bool = False) -> Win
     ranks, kept = np.cumsum(present) - 1, np.flatnonzero(present)
     keys = tuple(key.take(pa.array(kept)) for key in alike.keys)
     return WindowEntries(tuple(replace(part, codes=ranks[part.codes]) for part in parts), keys, len(kept))
+
+
+def _matching(
+    runs: Sequence[Run], where: GroupPattern, divided: bool
+) -> tuple[AlignedGroups, list[Ints | None]]:
+    """The groups of several runs that match a pattern, matched by key, and which these are in each run."""
+    chosen: list[Ints | None] = []
+    columns = []
+    for run in runs:
+        groups, keys = matching_groups(run, where)
+        chosen.append(groups)
+        columns.append(keys)
+    pieces = sum(len(keys[0]) for keys in columns)
+    if len(where) < len(columns[0]) or any(len(values) > 1 for _, values in where):
+        return align_groups(columns, pieces, divided), chosen
+    # The pattern has one value for each column, so all pieces belong to the same group.
+    first = next((keys for keys in columns if len(keys[0])), columns[0])
+    one = AlignedGroups(np.zeros(pieces, np.int64), min(pieces, 1), tuple(key.slice(0, 1) for key in first))
+    return one, chosen
 
 
 def take_ranges(columns: Sequence[pa.Array], starts: Ints, stops: Ints) -> tuple[States, Ints]:

@@ -40,15 +40,17 @@ def check_structure(parsed: Parsed, selection: SelectBinder, using: Using, calls
         if not is_answered(aggregate_function(call.function)):
             parsed.fail(f"{answers}, not {draft.node.name.lower()}", draft.node)
     if using.structure == "timegram":
-        _check_timegram(parsed, selection, calls)
+        _check_timegram(parsed, selection, using, calls)
 
 
-def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Call]) -> None:
+def _check_timegram(parsed: Parsed, selection: SelectBinder, using: Using, calls: Sequence[Call]) -> None:
     for call, draft in zip(calls, selection.drafts, strict=True):
         counts = aggregate_function(call.function).interval is AnswerInterval.COUNT
         if not counts and not is_number(call.args[0].type):
             kind = call.args[0].type
             parsed.fail(f"a timegram needs a numeric column, and this is {kind}", draft.args[0])
+        if using.within is not None and using.slice is not None:
+            _check_sliced_width(parsed, call, draft.node)
     if selection.having is not None:
         _refuse_interval(parsed, selection.having, "HAVING can't compare one")
     if selection.limit is not None:
@@ -62,6 +64,20 @@ def _check_timegram(parsed: Parsed, selection: SelectBinder, calls: Sequence[Cal
             if f"{name}{end}".casefold() in taken:
                 message = f"the bounds of {name} are called {name}_low and {name}_high; give it another alias"
                 parsed.fail(message, node)
+
+
+def _check_sliced_width(parsed: Parsed, call: Call, node: exp.Expr) -> None:
+    """Refuse WITHIN for an aggregate whose interval slices widen.
+
+    A window may begin inside of a slice, and then it has some unknown part of the slice's tuples. The last of
+    them is certainly in the window, so the intervals of MIN and MAX stay as wide as a bucket.
+    """
+    if not aggregate_function(call.function).is_extreme:
+        parsed.fail(
+            "with SLICE, the width of this interval has no limit, and WITHIN sets one: leave out SLICE, "
+            "or write timegram(64, SLICE ...) without WITHIN",
+            node,
+        )
 
 
 def _refuse_interval(parsed: Parsed, node: exp.Expr, why: str) -> NoReturn:
