@@ -154,6 +154,15 @@ def test_generated_texts_are_bound_the_same_with_and_without_templates(seed: int
     assert bound_ones > GENERATED  # most texts are queries
 
 
+def test_of_two_errors_the_first_is_reported_whatever_was_bound_before() -> None:
+    text = f"SELECT count(*) FROM Trades {WINDOW} WHERE concat(symbol, '{{}}') LIKE '{{}}' OR lower(symbol) LIKE '{{}}'"
+    texts = {"known": text.format("a", "b", "c"), "next": text.format("a", "x", "c")}
+    binding = Binding(CATALOG, Rules())  # its types make a string of LIKE
+    for name, one in texts.items():
+        error = binding.bind({name: one})[name]
+        assert isinstance(error, SQLError) and error.start == one.index("concat"), one
+
+
 def test_an_error_points_into_its_own_query() -> None:
     text = f"SELECT count(*) FROM Trades {WINDOW} WHERE volume > 1 AND nothing > 2"
     longer = text.replace("> 1 ", "> 1000000 ")

@@ -137,9 +137,15 @@ class Typer:
         """Build again after each round of type resolution, until all types are known."""
         while True:
             self.missing = False
-            result = build()
-            if not self.missing:
-                return result
+            try:
+                result = build()
+            except SQLError:
+                if not self.missing:
+                    raise
+                # A part before it has no type yet and may be wrong, too: the first error is reported.
+            else:
+                if not self.missing:
+                    return result
             yield
 
 
