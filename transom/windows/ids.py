@@ -130,10 +130,11 @@ def _by_calendar(spec: Windows, numbers: Any, plain: Any, of: Callable[[Extents,
         if spec.calendar_of is None:
             return plain
         found, numbers = np.array(plain), np.broadcast_to(numbers, spec.slide.shape)
-        for place, calendar in enumerate(spec.calendars):
-            chosen = np.flatnonzero(spec.calendar_of == place)
-            if len(chosen):
-                found[chosen] = of(extents(calendar), numbers[chosen])
+        order = np.argsort(spec.calendar_of, kind="stable")
+        bounds = np.searchsorted(spec.calendar_of[order], np.arange(len(spec.calendars) + 1))
+        for place in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
+            chosen = order[bounds[place] : bounds[place + 1]]
+            found[chosen] = of(extents(spec.calendars[place]), numbers[chosen])
         return found
     if not isinstance(spec, WindowSpec) or spec.calendar is None:
         return plain
