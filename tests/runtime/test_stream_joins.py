@@ -341,3 +341,22 @@ def test_joins_give_the_answers_of_spark(make_engine: EngineFactory, tmp_path: P
             for table in (ours, theirs)
         ]
         assert shown[0] == shown[1] and len(ours) > 10, condition
+
+
+@ON_BOTH
+def test_a_view_is_joined_like_its_stream(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, auth, settle = payments(make_engine, tmp_path)
+    engine.view("large", "SELECT card AS c, amount * 2 AS twice, ts AS at FROM auth WHERE amount > 3")
+    query = engine.register(
+        "SELECT c, count(*) AS n, sum(twice) AS total FROM settle s JOIN large ON c = s.card "
+        f"AND s.ts BETWEEN at AND at + INTERVAL 10 minutes {WINDOW} GROUP BY c"
+    )
+    by_hand = engine.register(
+        "SELECT a.card AS c, count(*) AS n, sum(a.amount * 2) AS total FROM auth a JOIN settle s "
+        f"ON {CLOSE} {WINDOW} WHERE a.amount > 3 GROUP BY a.card"
+    )
+    auth.push(AUTHORIZED)
+    settle.push(SETTLED)
+    engine.drain()
+    assert finals(query) == finals(by_hand) == [(5.0, 1, 1, 10.0), (10.0, 1, 1, 10.0)]
+    assert query.bound.stream == by_hand.bound.stream

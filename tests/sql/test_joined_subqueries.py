@@ -67,6 +67,10 @@ ALIKE = {
         f"SELECT sum(vv) AS s FROM va {WINDOW} JOIN t USING (k)",
         f"SELECT sum(a.v * 2) AS s FROM a {WINDOW} JOIN t ON t.k = a.k WHERE a.v > 3",
     ),
+    "DISTINCT in a search": (
+        f"SELECT count(*) AS n FROM a {WINDOW} WHERE u IN (SELECT DISTINCT lo FROM t) AND EXISTS (SELECT DISTINCT hi FROM t WHERE t.k = a.k)",
+        f"SELECT count(*) AS n FROM a {WINDOW} WHERE u IN (SELECT lo FROM t) AND EXISTS (SELECT 1 FROM t WHERE t.k = a.k)",
+    ),
     "a searched table with columns of the view's names": (
         f"SELECT count(*) AS n FROM va {WINDOW} WHERE u IN (SELECT lo FROM t WHERE k > 1)",
         f"SELECT count(*) AS n FROM a {WINDOW} WHERE v > 3 AND u IN (SELECT lo FROM t WHERE t.k > 1)",

@@ -63,7 +63,7 @@ class _Reader:
             self.parsed.fail("expected SELECT in the subquery", place)
         self.select = select
         for clause, value in select.args.items():
-            if value and clause not in ("expressions", "from_", "where", "operation_modifiers"):
+            if value and clause not in ("expressions", "from_", "where", "distinct", "operation_modifiers"):
                 word = clause.upper().rstrip("_")
                 self.parsed.fail(f"{word} is not supported in a subquery of WHERE", select.expressions[0])
         if select.args.get("from_") is None:

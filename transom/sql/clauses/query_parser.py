@@ -213,7 +213,8 @@ class _Tokens:
             self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
         if kind == TokenType.SELECT and selects > 1 and not self._is_inner_query(at):
             self._fail("a subquery is supported in FROM, and after IN and EXISTS in WHERE", token)
-        if kind == TokenType.DISTINCT and self._kind(at - 1) == TokenType.SELECT:
+        is_searched = self._kind(at - 3) in (TokenType.IN, TokenType.EXISTS)  # where equal rows do not matter
+        if kind == TokenType.DISTINCT and self._kind(at - 1) == TokenType.SELECT and not is_searched:
             self._fail("SELECT DISTINCT is not supported; GROUP BY gives distinct rows", token)
         if kind == TokenType.SEMICOLON:
             self._fail("one query at a time: nothing may follow the semicolon", token)
