@@ -378,7 +378,8 @@ class Tune:
 Control = (
     Punctuation
     | Prod
-    | Register  # and Edit
+    | Register
+    | Edit
     | Rename
     | Pause
     | Describe

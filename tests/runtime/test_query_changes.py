@@ -110,6 +110,24 @@ def test_results_of_both_texts_are_read_together_if_their_columns_are_the_same(
     assert answers(rule) == [("12:04", "12:06", 1, 1), ("12:05", "12:07", 1, 1)]
 
 
+def test_a_dry_run_changes_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    rule = engine.register(COUNTED, "rule")
+    push(engine, feed, (1, 1.0, "12:00:10"))
+    assert rule.edit(DEAR, dry_run=True).changed == ("WHERE",)
+    assert (rule.text, engine.step()) == (COUNTED, 0)
+
+
+def test_a_name_can_have_several_texts_before_its_first_batch(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    engine.register(DEAR, "rule").drop()
+    rule = engine.register(COUNTED, "rule")
+    push(engine, feed, (1, 1.0, "12:00:10"), (1, 1.0, "12:01:10"))
+    assert answers(rule) == [("11:59", "12:01", 1, 1)]
+
+
 def test_the_same_text_changes_nothing(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path)
     rule = engine.register(COUNTED, "rule")

@@ -24,8 +24,8 @@ class Replacement:
 
     @property
     def aside(self) -> CompiledQuery:
-        """The query that leaves, under a name that no query has: names have no spaces."""
-        return replace(self.before, name=f"{self.before.name} (replaced)")
+        """The query that leaves, under a name that no query has: names are printable."""
+        return replace(self.before, name=f"{self.before.name}\0replaced")
 
     def takes_over(self, state: State, own: QueryState) -> bool:
         """Whether the slices of the query that leaves are all that the other one needs."""

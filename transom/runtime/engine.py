@@ -150,7 +150,7 @@ class Engine:
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
         prods = ProdAnswers(self._loop, self._delivery)
-        changes = QueryChanges(self._loop, self._bound, self._check_name, self._runner.wake)
+        changes = QueryChanges(self._loop, self._bound, self._check_query_name, self._runner.wake)
         self._parts = EngineParts(
             self._loop, self._delivery, prods, Lookups(self._loop), changes, self._runner.wake
         )
@@ -385,6 +385,16 @@ class Engine:
     def _check_name(self, name: str) -> None:
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise SettingError(f"not a name: {name!r}; use letters, digits, _, - and .")
+        self._check_free(name)
+
+    def _check_query_name(self, name: str) -> None:
+        """Refuse a name that a query can't get; those of queries may have spaces."""
+        if not name or name.strip() != name or not name.isprintable():
+            raise SettingError(f"not a name: {name!r}; use printable characters")
+        self._check_free(name)
+
+    def _check_free(self, name: str) -> None:
+        """Refuse the name of a stream, a table or a view."""
         if name in self._loop.declared.streams or name in self._loop.declared.versions:
             raise StateError(
                 f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"

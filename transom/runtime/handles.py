@@ -94,7 +94,7 @@ class QueryHandle:
         """
         directory = self._parts.loop.directory
         if self._entry() is None:
-            return self._query or directory.bound.get(self.text), self._since
+            return self._query or directory.bound.get(self.text), self.since or self._since
         directory.bind()
         return directory.registry.query(self.name), directory.registry[self.name].since
 
@@ -110,7 +110,7 @@ class QueryHandle:
     @property
     def stored_name(self) -> str:
         """The name under which results are stored: the one that the query joined with."""
-        entry = self._entry()
+        entry = self._entry() or self._waiting()
         return self._stored_name if entry is None else entry.stored_name
 
     def late(self, rows: bool = False) -> pa.Table:
@@ -260,8 +260,17 @@ class QueryHandle:
     @property
     def since(self) -> int | None:
         """The batch that the query joined with; None while it waits for one."""
-        entry = self._entry()
+        entry = self._entry() or self._waiting()
         return None if entry is None else entry.since
+
+    def _waiting(self) -> RegisteredQuery | None:
+        """The query that has joined, and gets this text or this name with the next batch."""
+        if self._is_dropped:
+            return None
+        with suppress(StateError):
+            entry = self._parts.changes.entry(self.name)
+            return entry if entry.since and entry.text == self.text else None
+        return None
 
     def coverage(self) -> Coverage:
         """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
@@ -291,16 +300,20 @@ class QueryHandle:
 
     # --- changes of a registered query ---
 
-    def edit(self, sql: str, *, parameters: Mapping[str, Any] | None = None) -> EditOutcome:
+    def edit(
+        self, sql: str, *, parameters: Mapping[str, Any] | None = None, dry_run: bool = False
+    ) -> EditOutcome:
         """Give the query another text with the next batch, under the same name; says what becomes of open windows.
 
         Windows are kept where the slices of the old text answer the new one: HAVING, the SELECT list and EMIT can
         change freely. A text that is wrong is an error, and the old one stays. Sinks, subscribers, tags and the
         description stay. Results go on if rows, windows and columns are the same; otherwise they begin with the batch
-        of the edit. A suspended query takes part in batches again; a paused one stays paused.
+        of the edit. A suspended query takes part in batches again; a paused one stays paused. With `dry_run` nothing
+        changes.
         """
-        outcome = self._parts.changes.edit(self.name, with_parameters(sql, parameters))
-        self.text, self._query = outcome.text, None
+        outcome = self._parts.changes.edit(self.name, with_parameters(sql, parameters), dry_run)
+        if not dry_run:
+            self.text, self._query = outcome.text, None
         return outcome
 
     def rename(self, name: str) -> None:
@@ -333,8 +346,8 @@ class QueryHandle:
 
     @property
     def edited(self) -> int | None:
-        """The batch that gave the query its text; None if it joined with it."""
-        entry = self._entry()
+        """The batch that gave the query its text, or will; None if it joined with it."""
+        entry = self._entry() or self._waiting()
         return None if entry is None or not entry.edited else entry.edited
 
 

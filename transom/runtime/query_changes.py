@@ -74,8 +74,11 @@ class QueryChanges:
         self.loop, self._bind, self._check_name, self._wake = loop, bind, check_name, wake
         self._last: tuple[Registry, tuple[Control, ...], dict[str, RegisteredQuery]] | None = None
 
-    def edit(self, name: str, text: str) -> EditOutcome:
-        """Give a query another text; what is wrong with it is raised, and nothing changes."""
+    def edit(self, name: str, text: str, dry_run: bool = False) -> EditOutcome:
+        """Give a query another text; what is wrong with it is raised, and nothing changes.
+
+        A dry run only says what would become of the query.
+        """
         directory = self.loop.directory
         before = self.entry(name)
         bound = self._bind(name, text)
@@ -93,6 +96,8 @@ class QueryChanges:
             directory.bind()
             outcome = self._outcome(before, text, bound)
             self._check_readers(name, bound, outcome)
+            if dry_run:
+                return outcome
             if isinstance(bound, PreferenceQuery):
                 directory.bound_preference_queries[text] = bound
             elif isinstance(bound, Query):
@@ -104,19 +109,26 @@ class QueryChanges:
     def rename(self, name: str, to: str) -> None:
         """Give a query another name."""
         directory = self.loop.directory
-        self._check_name(to)
         with directory.lock:
-            self.entry(name)
+            self._check_rename(name, to)
             if name == to:
                 return
-            if to in directory.texts:
-                raise StateError(f"there is a query named {to} already")
-            if any(isinstance(element, Drop) and element.name == to for element in self._control()):
-                raise StateError(f"the query named {to} leaves with the next batch: rename {name} after that")
-            if readers := directory.readers(name):
-                raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
             directory.push([Rename(name, to)])
         self._wake()
+
+    def _check_rename(self, name: str, to: str) -> None:
+        """Refuse a name that a query can't get."""
+        directory = self.loop.directory
+        self.entry(name)
+        if name == to:
+            return
+        self._check_name(to)
+        if to in directory.texts:
+            raise StateError(f"there is a query named {to} already")
+        if any(isinstance(element, Drop) and element.name == to for element in self._control()):
+            raise StateError(f"the query named {to} leaves with the next batch: rename {name} after that")
+        if readers := directory.readers(name):
+            raise StateError(f"{name} is read by {', '.join(readers[:3])}: drop that first")
 
     def pause(self, name: str) -> None:
         """Let a query take no part in batches until it is resumed."""
@@ -171,7 +183,7 @@ class QueryChanges:
         if not control:
             return registry.entries
         if self._last is None or self._last[0] is not registry or self._last[1] != control:
-            self._last = registry, control, _after(registry, control)
+            self._last = registry, control, _after(registry, control, self.loop.state.batch_id + 1)
         return self._last[2]
 
     # --- what is kept ---
@@ -263,13 +275,15 @@ class QueryChanges:
             )
 
 
-def _after(registry: Registry, control: Iterable[Control]) -> dict[str, RegisteredQuery]:
-    """The entries of a registry after some control, without their bound forms where they change."""
+def _after(registry: Registry, control: Iterable[Control], batch_id: int) -> dict[str, RegisteredQuery]:
+    """The entries of a registry after the control of a batch, without their bound forms where they change."""
     entries = dict(registry.entries)
     for element in control:
         match element:
             case Edit(name, text) if name in entries:
-                entries[name] = replace(entries[name], text=text, suspended=None, executable=None)
+                entries[name] = replace(
+                    entries[name], text=text, suspended=None, executable=None, edited=batch_id
+                )
             case Register(name, text, partial):
                 entries[name] = RegisteredQuery(name, text, partial)
             case Rename(name, to) if name in entries:
