@@ -95,6 +95,9 @@ class AccuracyMonitor:
         self.asked = self.dragged = None
         self.question.set_visibility(False)
         self._show_slider()
+        if self.status is not None:  # the server's copy of the slider has not changed, the user's has
+            percent = slider_percent(self.current(self.status)[0])
+            ui.run_javascript(f"getHtmlElement({self.slider.id}).querySelector('input').value = {percent}")
 
     async def _confirm(self) -> None:
         asked, self.asked = self.asked, None
@@ -103,7 +106,8 @@ class AccuracyMonitor:
             await self._tune(asked)
 
     async def _reset(self) -> None:
-        self._cancel()
+        self.asked = None
+        self.question.set_visibility(False)
         await self._tune(None)
 
     async def _tune(self, value: float | None) -> None:
@@ -181,13 +185,18 @@ class AccuracyMonitor:
 
 def _slider(aggressiveness: float | None) -> str:
     return slider_html(
-        100 if aggressiveness is None else percent_of_slide(aggressiveness),
+        slider_percent(aggressiveness),
         EARLIEST,
         100,
         5,
         aria_label="Emit early at this percentage of the slide",
         data_testid="aggressiveness",
     )
+
+
+def slider_percent(aggressiveness: float | None) -> int:
+    """The value of the slider; of a query that emits at several points, or on a clock, its end."""
+    return 100 if aggressiveness is None else percent_of_slide(aggressiveness)
 
 
 def percent_of_slide(aggressiveness: float) -> int:
