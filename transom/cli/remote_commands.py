@@ -219,7 +219,7 @@ def read_statements(texts: Sequence[str], files: Sequence[Path]) -> Iterator[str
             raise SettingError(f"--sql-file {path}: {error}") from None
 
 
-def edit_query(
+def edit_text(
     server: Server, name: str, text: str | None, file: Path | None, parameters: Sequence[str], dry_run: bool
 ) -> None:
     """Give a query another text, and print what becomes of its open windows."""

@@ -107,7 +107,7 @@ def edit(
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
-        remote_commands.edit_query(connection, name, sql, sql_file, parameter or [], dry_run)
+        remote_commands.edit_text(connection, name, sql, sql_file, parameter or [], dry_run)
 
 
 def rename(

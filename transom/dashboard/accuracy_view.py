@@ -29,7 +29,9 @@ from transom.dashboard.widgets import (
 from transom.errors import TransomError
 from transom.estimates import Accuracy, ItemAccuracy, Score
 
-EARLIEST = 5  # percent of the slide: before that, a window would be emitted before its last slide begins
+EARLIEST_POINT = (
+    5  # percent of the slide: before that, a window would be emitted before its last slide begins
+)
 
 
 class AccuracyMonitor:
@@ -186,7 +188,7 @@ class AccuracyMonitor:
 def _slider(aggressiveness: float | None) -> str:
     return slider_html(
         slider_percent(aggressiveness),
-        EARLIEST,
+        EARLIEST_POINT,
         100,
         5,
         aria_label="Emit early at this percentage of the slide",

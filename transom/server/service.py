@@ -44,7 +44,7 @@ from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
 from transom.server.previews import Previews, is_preview
 from transom.server.query_catalog import QueryCatalog
-from transom.server.query_description import describe, sql_type
+from transom.server.query_description import description_of, sql_type
 from transom.server.query_policy import refuse_costly
 from transom.server.query_results import QueryResults
 from transom.server.stream_reports import StreamReports
@@ -166,7 +166,7 @@ class Service:
         """Describe a query without registering it; raise the error that registering it would raise."""
         self._check_text(sql)
         with self._bind_lock:
-            description = describe(self.engine.check(sql))
+            description = description_of(self.engine.check(sql))
             plan = self.engine.explain_text(sql)
         return CheckedQuery(
             kind=description.kind,
