@@ -57,7 +57,7 @@ class AccuracyMonitor:
                 self.chart = (
                     ui.echart(accuracy_chart((), None), renderer="svg")
                     .classes("chart flat")
-                    .props('role=img aria-label="Accuracy by aggressiveness"')
+                    .props('role=img aria-label="Accuracy by the point of the slide"')
                 )
                 with box("stack tight"):
                     with box("row apart"):
