@@ -294,6 +294,35 @@ class Register:
 
 
 @dataclass(frozen=True)
+class Edit(Register):
+    """A registered query gets another text. It keeps its name, and its open windows where slices answer them."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A query gets another name; all else stays as it is."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A query takes no part in batches until it is resumed."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Describe:
+    """A query gets a description and tags, in place of those that it has."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Drop:
     """A query leaves."""
 
@@ -302,7 +331,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Resume:
-    """A suspended query takes part in batches again."""
+    """A suspended or paused query takes part in batches again."""
 
     name: str
 
@@ -346,7 +375,22 @@ class Tune:
     point: float | None
 
 
-Control = Punctuation | Prod | Register | Drop | Resume | Summarize | Forget | CreateView | DropView | Tune
+Control = (
+    Punctuation
+    | Prod
+    | Register
+    | Edit
+    | Rename
+    | Pause
+    | Describe
+    | Drop
+    | Resume
+    | Summarize
+    | Forget
+    | CreateView
+    | DropView
+    | Tune
+)
 
 
 @dataclass(frozen=True)

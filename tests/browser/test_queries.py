@@ -135,8 +135,14 @@ def test_the_slider_tunes_and_the_monitor_shows_the_accuracy_of_early_results(da
     expect(dashboard.at("accuracy-projected")).to_contain_text(re.compile(r"\d %|\d%"))
     expect(dashboard.at("accuracy-coverage")).to_contain_text("90")
     assert not dashboard.service.query("early").tuned
-    dashboard.at("aggressiveness").fill("25")
-    expect(dashboard.at("toast").first).to_contain_text("25")
+    dashboard.at("aggressiveness").fill("60")
+    expect(dashboard.at("tune-question")).to_contain_text("AT 60% OF SLIDE, for everybody")
+    dashboard.at("tune-cancel").click()
+    expect(dashboard.at("aggressiveness")).to_have_value("50")
+    assert not dashboard.service.query("early").tuned
+    dashboard.at("aggressiveness").fill("75")
+    dashboard.at("tune-confirm").click()
+    expect(dashboard.at("toast").first).to_contain_text("AT 75% OF SLIDE")
     dashboard.wait(lambda: dashboard.service.query("early").tuned, "the query to be tuned")
     assert dashboard.service.query("early").aggressiveness == 0.25
     expect(dashboard.at("expected")).to_contain_text(

@@ -57,6 +57,14 @@ def test_options_are_valid_json():
     json.dumps(accuracy_chart(accuracy().items[0].curve, 0.25), allow_nan=False)
 
 
+def test_accuracy_is_plotted_by_the_point_of_the_slide_as_sql_has_it():
+    chart = accuracy_chart(accuracy().items[0].curve, 0.25)
+    projected = chart["series"][0]
+    assert projected["markLine"]["data"] == [{"xAxis": 75.0}]
+    shown = [point["value"][0] for point in projected["data"]]
+    assert shown == sorted(round(100 * point.point, 1) for point in accuracy().items[0].curve)
+
+
 def test_the_expected_accuracy_is_interpolated_and_never_extrapolated():
     curve = accuracy().items[0].curve
     assert expected_accuracy(curve, 0.25).projected == 0.9

@@ -30,6 +30,9 @@ ARGUMENTS = {
     "end_preview": ("q",),
     "prod": ("q",),
     "tune": ("q", 0.5),
+    "edit": ("q", "SELECT", True),
+    "change": ("q", "q", "", []),
+    "pause": ("q",),
     "resume": ("q",),
     "drop": ("q",),
 }

@@ -30,6 +30,7 @@ class Loop:
         self.state = SimpleNamespace(batch_id=0)
         self.followers: list[Callable[[Any], None]] = []
         self.outputs = self  # which holds the results of batches
+        self.directory = SimpleNamespace(registry=())
         self.result_batches: list[ResultFiles] = []
         self.kept: dict[int, pa.Table] = {}
 

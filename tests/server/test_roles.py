@@ -48,6 +48,8 @@ ROLES: dict[tuple[str, str], Role | None] = {
     ("GET", "/api/queries"): Role.READ,
     ("POST", "/api/queries"): Role.REGISTER,
     ("GET", NAME): Role.READ,
+    ("PUT", NAME): Role.REGISTER,
+    ("PATCH", NAME): Role.REGISTER,
     ("DELETE", NAME): Role.REGISTER,
     ("POST", f"{NAME}/resume"): Role.REGISTER,
     ("GET", f"{NAME}/results"): Role.READ,

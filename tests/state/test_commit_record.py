@@ -13,7 +13,7 @@ from transom.state.state_tables import decode_registered, encode_registered
 RECORD = CommitRecord(
     queries=(
         QueryRecord("q", "SELECT 1"),
-        QueryRecord("p", "SELECT 2", True, 4, "divides by zero", 3, ("s", "t")),
+        QueryRecord("p", "SELECT 2", True, 4, "divides by zero", 3, ("s", "t"), "o", 6, True, "two", ("x",)),
     ),
     summaries=(SummaryRecord("s", "CREATE SUMMARY s", 2),),
     views={"v": "SELECT * FROM bids"},
@@ -37,6 +37,11 @@ QUERIES = [
         "suspended": None,
         "failing_batches": 0,
         "summaries": [],
+        "origin": None,
+        "edited_batch": 0,
+        "paused": False,
+        "description": "",
+        "tags": [],
     },
     {
         "name": "p",
@@ -46,6 +51,11 @@ QUERIES = [
         "suspended": "divides by zero",
         "failing_batches": 3,
         "summaries": ["s", "t"],
+        "origin": "o",
+        "edited_batch": 6,
+        "paused": True,
+        "description": "two",
+        "tags": ["x"],
     },
 ]
 STORED = {

@@ -15,12 +15,16 @@ from transom.elements import (
     ClockKind,
     Control,
     CreateView,
+    Describe,
     Drop,
     DropView,
+    Edit,
     Forget,
+    Pause,
     Prod,
     Punctuation,
     Register,
+    Rename,
     Resume,
     Summarize,
     Summary,
@@ -100,6 +104,16 @@ ELEMENTS: dict[str, tuple[Control, dict[str, Any]]] = {
     "register": (
         Register("q", "SELECT 1", partial=True),
         {"control": "register", "name": "q", "text": "SELECT 1", "partial": True},
+    ),
+    "edit": (
+        Edit("q", "SELECT 2", partial=True),
+        {"control": "edit", "name": "q", "text": "SELECT 2", "partial": True},
+    ),
+    "rename": (Rename("q", "r"), {"control": "rename", "name": "q", "to": "r"}),
+    "pause": (Pause("q"), {"control": "pause", "name": "q"}),
+    "describe": (
+        Describe("q", "what sold", ("a", "b")),
+        {"control": "describe", "name": "q", "description": "what sold", "tags": ["a", "b"]},
     ),
     "drop": (Drop("q"), {"control": "drop", "name": "q"}),
     "create summary": (

@@ -178,9 +178,15 @@ class QueryStatus:
     ]
     tuned: Annotated[bool, _text("whether the aggressiveness was set at run time, not by the query's text")]
     suspended: Annotated[str | None, _text("why it takes no part in batches any more")]
+    paused: Annotated[
+        bool, _text("whether a user paused it: it takes no part in batches until it is resumed")
+    ]
+    description: Annotated[str, _text("what it is for, in a user's words")]
+    tags: tuple[str, ...]
     pending: Annotated[bool, _text("whether it joins with the next batch")]
     partial: Annotated[bool, _text("whether it reports windows that it saw only in part")]
     since: Annotated[int | None, _text("the batch that it joined with")]
+    edited: Annotated[int | None, _text("the batch that gave it its text; null: it joined with it")]
     rows: Annotated[int, _text("rows read since it joined; the sum of the following counts")]
     counted: Annotated[int, _text("rows that all their windows took")]
     unwanted: Annotated[int, _text("rows that its WHERE and windows do not want")]
@@ -216,6 +222,17 @@ class QueryDetail(QueryStatus):
     decisions: Annotated[
         tuple[DecisionInfo, ...], _text("in the order of the passes; empty before the query joins")
     ] = ()
+
+
+@dataclass(frozen=True)
+class EditedQuery:
+    """A query that was edited, and what becomes of its open windows and its results."""
+
+    query: QueryStatus
+    kept: Annotated[bool, _text("whether all open windows are kept")]
+    changed: Annotated[tuple[str, ...], _text("the clauses because of which some windows are not kept")]
+    results_continue: Annotated[bool, _text("whether earlier results stay readable with the new ones")]
+    message: Annotated[str, Field(description="the same in words", examples=["open windows are kept"])]
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,19 @@ class NewQuery(RequestBody):
     parameters: QueryParameters | None = None
 
 
+class QueryChange(RequestBody):
+    """Changes of a query; what is left out stays as it is."""
+
+    name: NewName | None = Field(None, description="another name")
+    description: Annotated[str, Field(max_length=4_000)] | None = Field(
+        None, description="what it is for, in words", examples=["sites with many bids"]
+    )
+    tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = (
+        Field(None, description="its tags, in place of those that it has", examples=[["fraud", "cards"]])
+    )
+    paused: bool | None = Field(None, description="whether it takes no part in batches")
+
+
 class NewQueries(RequestBody):
     """Queries to register, all or none."""
 

@@ -75,16 +75,23 @@ def print_status(server: Server, streams: bool, as_json: bool) -> None:
 
 def query_row(query: QueryStatus) -> dict[str, Any]:
     """A query as a row of a table."""
-    state = f"suspended: {query.suspended}" if query.suspended else "pending" if query.pending else "runs"
     last = "" if query.last is None else format_instant(query.last // SECOND * SECOND)
     return {
         "name": query.name,
         "kind": query.kind,
         "window": query.window or "",
-        "state": state,
+        "state": state_text(query),
+        "tags": ", ".join(query.tags),
         "results": query.results,
         "last": last,
     }
+
+
+def state_text(query: QueryStatus) -> str:
+    """Whether a query takes part in batches, and why not."""
+    if query.suspended:
+        return f"suspended: {query.suspended}"
+    return "paused" if query.paused else "pending" if query.pending else "runs"
 
 
 def stream_row(stream: StreamStatus) -> dict[str, Any]:
@@ -212,8 +219,45 @@ def read_statements(texts: Sequence[str], files: Sequence[Path]) -> Iterator[str
             raise SettingError(f"--sql-file {path}: {error}") from None
 
 
+def edit_text(
+    server: Server, name: str, text: str | None, file: Path | None, parameters: Sequence[str], dry_run: bool
+) -> None:
+    """Give a query another text, and print what becomes of its open windows."""
+    if (text is None) == (file is None):
+        raise SettingError("give the new text as an argument or with --sql-file")
+    statements = list(read_statements([] if text is None else [text], [] if file is None else [file]))
+    if len(statements) != 1:
+        raise SettingError(f"expected one query, found {len(statements)}")
+    edited = server.query(name).edit(statements[0], parameters=read_parameters(parameters), dry_run=dry_run)
+    print(f"{name}: {edited.message}", file=sys.stderr)
+
+
+def rename_query(server: Server, name: str, to: str) -> None:
+    """Give a query another name."""
+    server.query(name).rename(to)
+    print(f"{name} is called {to} from the next batch on", file=sys.stderr)
+
+
+def describe_query(
+    server: Server, name: str, description: str | None, tags: Sequence[str] | None, clears: bool
+) -> None:
+    """Set the description and the tags of a query, or print them if nothing is given."""
+    query = server.query(name)
+    if description is None and tags is None and not clears:
+        print(query.description or "no description")
+        print(f"tags: {', '.join(query.tags) or 'none'}")
+        return
+    query.describe(description, [] if clears else tags)
+
+
+def pause_queries(server: Server, names: Sequence[str]) -> None:
+    """Let queries take no part in batches until they are resumed."""
+    for name in names:
+        server.query(name).pause()
+
+
 def resume_queries(server: Server, names: Sequence[str]) -> None:
-    """Let suspended queries take part in batches again."""
+    """Let suspended and paused queries take part in batches again."""
     for name in names:
         server.query(name).resume()
 

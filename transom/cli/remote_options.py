@@ -84,12 +84,86 @@ def drop(
         remote_commands.drop_queries(connection, names)
 
 
+def edit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
+    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="its new text")] = None,
+    sql_file: Annotated[
+        Path | None, typer.Option("--sql-file", metavar="FILE", help="a file with the new text")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", metavar="NAME=VALUE", help="the value of :NAME in the query; repeatable"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="only print what would become of open windows")
+    ] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Give a query of a running server another text, and print what becomes of its open windows.
+
+    transom edit busy "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site HAVING n > 9"
+    """
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.edit_text(connection, name, sql, sql_file, parameter or [], dry_run)
+
+
+def rename(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
+    to: Annotated[str, typer.Argument(metavar="NEW", help="its new name")],
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Give a query of a running server another name; results and open windows stay."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.rename_query(connection, name, to)
+
+
+def describe(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
+    description: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="what it is for (default: stays)")
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="a tag, in place of those that it has; repeatable"),
+    ] = None,
+    no_tags: Annotated[bool, typer.Option("--no-tags", help="remove its tags")] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Set the description and the tags of a query of a running server, or print them.
+
+    transom describe busy "sites with many bids" --tag bids --tag sites
+    """
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.describe_query(connection, name, description, tag, no_tags)
+
+
+def pause(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Let queries of a running server take no part in batches until they are resumed."""
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.pause_queries(connection, names)
+
+
 def resume(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Let suspended queries of a running server take part in batches again."""
+    """Let suspended and paused queries of a running server take part in batches again."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -170,4 +244,4 @@ def lookup(
         remote_commands.print_answer(connection, name_or_sql, range, rows, at, where or [], form, full)
 
 
-COMMANDS = (ps, register, drop, resume, tail, prod, lookup)
+COMMANDS = (ps, register, edit, rename, describe, pause, resume, drop, tail, prod, lookup)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any
@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from transom.api.conventions import END_CURSOR
 from transom.api.errors import NotFound
-from transom.api.records import AccuracyInfo, CoverageInfo, QueryDetail, QueryStatus
+from transom.api.parameters import with_parameters
+from transom.api.records import AccuracyInfo, CoverageInfo, EditedQuery, QueryDetail, QueryStatus
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError
 from transom.client.http import HttpClient, path_segment, without_none
@@ -164,8 +165,54 @@ class RemoteQuery:
         """How a query WITH PREFERENCE has used its budget so far."""
         return self._http.record(CoverageInfo, "GET", f"{self._path}/coverage")
 
+    # --- changes ---
+
+    def edit(
+        self, sql: str, *, parameters: Mapping[str, Any] | None = None, dry_run: bool = False
+    ) -> EditedQuery:
+        """Give the query another text with the next batch; says what becomes of its open windows.
+
+        With `dry_run` nothing changes.
+        """
+        body = {"sql": with_parameters(sql, parameters)}
+        path = f"{self._path}?dry_run=true" if dry_run else self._path
+        edited = self._http.record(EditedQuery, "PUT", path, body)
+        self.info = edited.query
+        return edited
+
+    def rename(self, name: str) -> None:
+        """Give the query another name with the next batch; results and open windows stay."""
+        self._change(name=name)
+        self._path = f"/api/queries/{path_segment(name)}"
+
+    def describe(self, description: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Set the description, the tags, or both; None leaves what there is."""
+        self._change(description=description, tags=None if tags is None else list(tags))
+
+    def pause(self) -> None:
+        """Let the query take no part in batches, from the next one on, until it is resumed."""
+        self._change(paused=True)
+
+    def _change(self, **changes: Any) -> None:
+        self.info = self._http.record(QueryStatus, "PATCH", self._path, without_none(**changes))
+
+    @property
+    def paused(self) -> bool:
+        """Whether the query is paused; as of the last status."""
+        return self.info.paused
+
+    @property
+    def description(self) -> str:
+        """What the query is for; as of the last status."""
+        return self.info.description
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The query's tags; as of the last status."""
+        return self.info.tags
+
     def resume(self) -> None:
-        """Let a suspended query take part in batches again, from the next one on."""
+        """Let a suspended or paused query take part in batches again, from the next one on."""
         self._http.json("POST", f"{self._path}/resume")
 
     def drop(self) -> None:

@@ -1,4 +1,8 @@
-"""The accuracy monitor: the measured accuracy of early results, and a slider for how early to emit them."""
+"""The accuracy monitor: the measured accuracy of early results, and a slider for the point at which to emit them.
+
+The slider has the number of `EMIT EARLY AT 75% OF SLIDE`. A new point is for everybody who reads the query, so it is
+asked about before it is set.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,9 @@ from transom.dashboard.widgets import (
 from transom.errors import TransomError
 from transom.estimates import Accuracy, ItemAccuracy, Score
 
-MOST_AGGRESSIVE = 95  # percent: beyond that, a window would be emitted before its last slide begins
+EARLIEST_POINT = (
+    5  # percent of the slide: before that, a window would be emitted before its last slide begins
+)
 
 
 class AccuracyMonitor:
@@ -36,6 +42,7 @@ class AccuracyMonitor:
         self.accuracy: Accuracy | None = None
         self.status: QueryStatus | None = None
         self.dragged: float | None = None  # the slider's value while the user drags it
+        self.asked: float | None = None  # the aggressiveness that the user is asked about
         self.pending: tuple[float | None] | None = None  # a setting that the engine has not applied yet
         self._query_default: float | None = None  # the aggressiveness in the query's own text
         self._shown_curve: object = None
@@ -50,7 +57,7 @@ class AccuracyMonitor:
                 self.chart = (
                     ui.echart(accuracy_chart((), None), renderer="svg")
                     .classes("chart flat")
-                    .props('role=img aria-label="Accuracy by aggressiveness"')
+                    .props('role=img aria-label="Accuracy by the point of the slide"')
                 )
                 with box("stack tight"):
                     with box("row apart"):
@@ -65,16 +72,44 @@ class AccuracyMonitor:
                         )
                     with box("", data_needs="register"):
                         self.slider = slider(_slider(None), self._on_drag, self._on_release)
+                    with box("row", data_testid="tune-question", role="alert") as self.question:
+                        self.question_text = Panel("", classes="grow small")
+                        button("Cancel", self._cancel, "small", data_testid="tune-cancel")
+                        button(
+                            "Change for everybody", self._confirm, "small main", data_testid="tune-confirm"
+                        )
                     self.note = Panel("", classes="small muted", data_testid="expected", role="status")
+        self.question.set_visibility(False)
 
     def _on_drag(self, value: int) -> None:
-        self.dragged = value / 100
+        self.dragged = aggressiveness_at(value)
         self._show_setting()
 
-    async def _on_release(self, value: int) -> None:
-        await self._tune(value / 100)
+    def _on_release(self, value: int) -> None:
+        self.asked = self.dragged = aggressiveness_at(value)
+        self.question_text.set(
+            f"Emit early results of {esc(self.name)} <b>{esc(point_text(self.asked))}</b>, for everybody who reads it?"
+        )
+        self.question.set_visibility(True)
+        self._show_setting()
+
+    def _cancel(self) -> None:
+        self.asked = self.dragged = None
+        self.question.set_visibility(False)
+        self._show_slider()
+        if self.status is not None:  # the server's copy of the slider has not changed, the user's has
+            percent = slider_percent(self.current(self.status)[0])
+            ui.run_javascript(f"getHtmlElement({self.slider.id}).querySelector('input').value = {percent}")
+
+    async def _confirm(self) -> None:
+        asked, self.asked = self.asked, None
+        self.question.set_visibility(False)
+        if asked is not None:
+            await self._tune(asked)
 
     async def _reset(self) -> None:
+        self.asked = None
+        self.question.set_visibility(False)
         await self._tune(None)
 
     async def _tune(self, value: float | None) -> None:
@@ -88,9 +123,9 @@ class AccuracyMonitor:
             self._show_slider()
             return
         toast(
-            "Aggressiveness reset to the query's own setting."
+            "Early results come when the query's text says."
             if value is None
-            else f"Aggressiveness set to {format_percent(value, 0)}."
+            else f"Early results come {point_text(value)}."
         )
 
     def show(self, accuracy: Accuracy | None, status: QueryStatus) -> None:
@@ -138,8 +173,8 @@ class AccuracyMonitor:
             origin = "set here"
         else:
             origin = "" if aggressiveness is None else "from the query"
-        value = "from the query" if aggressiveness is None else format_percent(aggressiveness, 0)
-        self.setting.set(f'<b>Aggressiveness {esc(value)}</b> <span class="muted small">{origin}</span>')
+        value = status.early or "on demand" if aggressiveness is None else point_text(aggressiveness)
+        self.setting.set(f'<b>Emit early {esc(value)}</b> <span class="muted small">{origin}</span>')
         self.note.set(expectation_html(item, aggressiveness))
         set_attributes(self.reset_button, {"disabled": None if tuned else True})
         curve = item.curve if item else ()
@@ -152,13 +187,45 @@ class AccuracyMonitor:
 
 def _slider(aggressiveness: float | None) -> str:
     return slider_html(
-        round(100 * (aggressiveness or 0)),
-        0,
-        MOST_AGGRESSIVE,
+        slider_percent(aggressiveness),
+        EARLIEST_POINT,
+        100,
         5,
-        aria_label="Aggressiveness, percent",
+        aria_label="Emit early at this percentage of the slide",
         data_testid="aggressiveness",
     )
+
+
+def slider_percent(aggressiveness: float | None) -> int:
+    """The value of the slider; of a query that emits at several points, or on a clock, its end."""
+    return 100 if aggressiveness is None else percent_of_slide(aggressiveness)
+
+
+def percent_of_slide(aggressiveness: float) -> int:
+    """The point of the slide, as `EMIT EARLY AT` has it, at which an aggressiveness emits.
+
+    >>> percent_of_slide(0.25)
+    75
+    """
+    return round(100 * (1 - aggressiveness))
+
+
+def aggressiveness_at(percent: int) -> float:
+    """The aggressiveness that emits at a point of the slide.
+
+    >>> aggressiveness_at(75)
+    0.25
+    """
+    return round(1 - percent / 100, 9)
+
+
+def point_text(aggressiveness: float) -> str:
+    """When an aggressiveness emits, in the words of SQL.
+
+    >>> point_text(0.25)
+    'AT 75% OF SLIDE'
+    """
+    return f"AT {percent_of_slide(aggressiveness)}% OF SLIDE"
 
 
 def expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) -> str:
@@ -167,7 +234,7 @@ def expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) ->
         return "The expected accuracy appears once windows have closed."
     if aggressiveness is None:
         return "The query emits at several points, or on a clock. Move the slider to emit at a single point."
-    early = f"{format_percent(aggressiveness, 0)} of the last slide before a window ends"
+    early = f"after {percent_of_slide(aggressiveness)}% of a window's last slide"
     if aggressiveness == 0:
         early = "when a window ends"
     expected = expected_accuracy(item.curve, aggressiveness)

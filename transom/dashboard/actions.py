@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transom.api.records import CheckedQuery, QueryStatus
+from transom.api.records import CheckedQuery, EditedQuery, QueryStatus
 from transom.server.roles import ApiClient, Role, check_role
 from transom.server.service import Service
 
@@ -51,8 +51,20 @@ class Actions:
         """Set how early a query emits results."""
         self._checked().tune(name, aggressiveness)
 
+    def edit(self, name: str, sql: str, dry_run: bool = False) -> EditedQuery:
+        """Give a query another text, or only say what would become of its open windows."""
+        return self._checked().edit(name, sql, dry_run)
+
+    def change(self, name: str, to: str, description: str, tags: list[str]) -> QueryStatus:
+        """Rename, describe and tag a query."""
+        return self._checked().change(name, to, description, tags)
+
+    def pause(self, name: str) -> None:
+        """Let a query take no part in batches until it is resumed."""
+        self._checked().pause(name)
+
     def resume(self, name: str) -> None:
-        """Let a suspended query take part in batches again."""
+        """Let a suspended or paused query take part in batches again."""
         self._checked().resume(name)
 
     def drop(self, name: str) -> None:

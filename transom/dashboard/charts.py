@@ -264,10 +264,10 @@ def _one_line(point: WindowPoint) -> str:
 
 
 def accuracy_chart(curve: Sequence[MarkAccuracy], aggressiveness: float | None) -> Options:
-    """The accuracy of early results by aggressiveness: one line for projected values, one for unprojected."""
-    points = sorted(curve, key=lambda point: -point.point)
+    """The accuracy of early results by the point of the slide: one line for projected values, one for unprojected."""
+    points = sorted(curve, key=lambda point: point.point)
     lowest = min((part for p in points for part in (p.raw, p.projected) if part == part), default=0.0)
-    current = [] if aggressiveness is None else [{"xAxis": round(100 * aggressiveness, 1)}]
+    current = [] if aggressiveness is None else [{"xAxis": round(100 * (1 - aggressiveness), 1)}]
 
     def line(name: str, values: Sequence[float], colour: str, dashed: bool) -> Options:
         return {
@@ -285,8 +285,8 @@ def accuracy_chart(curve: Sequence[MarkAccuracy], aggressiveness: float | None) 
             "lineStyle": {"width": 2, "color": colour, "type": "dashed" if dashed else "solid"},
             "data": [
                 {
-                    "value": [round(100 * (1 - point.point), 1), round(100 * accuracy, 2)],
-                    "head": f"at {format_percent(1 - point.point, 0)}",
+                    "value": [round(100 * point.point, 1), round(100 * accuracy, 2)],
+                    "head": f"at {format_percent(point.point, 0)} of the slide",
                     "tip": f'<dl class="tip"><dt>{name}</dt><dd>{format_percent(accuracy)}</dd></dl>',
                 }
                 for point, accuracy in zip(points, values, strict=True)
@@ -320,7 +320,7 @@ def accuracy_chart(curve: Sequence[MarkAccuracy], aggressiveness: float | None) 
             "min": 0,
             "max": 100,
             "scale": False,
-            "name": "aggressiveness, %",
+            "name": "% of slide",
             "nameLocation": "middle",
             "nameGap": 26,
             "nameTextStyle": {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT},

@@ -1,4 +1,4 @@
-"""The editor: check a query as it is typed, preview it on the live stream, register it."""
+"""The editor: check a query as it is typed, preview it on the live stream, register it, or edit a registered one."""
 
 from __future__ import annotations
 
@@ -55,10 +55,13 @@ class EditorView(DashboardView):
     section = "new"
     title = "New query"
 
-    def __init__(self, service: Service, actions: Actions, sql: str, name: str):
+    def __init__(self, service: Service, actions: Actions, sql: str, name: str, edited: str = ""):
         super().__init__(service)
         self.actions = actions
         self.sql, self.name = sql, name
+        self.edited = edited  # the query that gets the text; empty: a new one does
+        if edited:
+            self.title = f"Edit {edited}"
         self.checked: CheckedQuery | None = None
         self.streams: Sequence[StreamStatus] = ()
         self.preview: str | None = None
@@ -68,20 +71,22 @@ class EditorView(DashboardView):
 
     def build(self) -> None:
         with box("head"):
-            Panel("<h1>New query</h1>", classes="grow")
+            Panel(f"<h1>{esc(self.title)}</h1>", classes="grow")
             with box("actions"):
-                self.name_field = text_field(
-                    self._on_name,
-                    self.name,
-                    type="text",
-                    placeholder="Name (optional)",
-                    aria_label="Query name",
-                    data_testid="query-name",
-                    style="width:200px",
-                    maxlength="200",
-                )
+                if not self.edited:
+                    self.name_field = text_field(
+                        self._on_name,
+                        self.name,
+                        type="text",
+                        placeholder="Name (optional)",
+                        aria_label="Query name",
+                        data_testid="query-name",
+                        style="width:200px",
+                        maxlength="200",
+                    )
                 self.preview_button = button("Preview", self._preview, "", "play", data_testid="preview")
-                self.register_button = button("Register", self._register, "main", data_testid="register")
+                label = "Save" if self.edited else "Register"
+                self.register_button = button(label, self._register, "main", data_testid="register")
         with box("two"):
             with box("stack"):
                 with box("card", data_testid="editor"):
@@ -94,7 +99,8 @@ class EditorView(DashboardView):
             with box("stack"):
                 self.examples_panel = Panel(skeleton(4), classes="card").on_action(self._insert)
         set_attributes(self.preview_button, {"title": "Preview (Ctrl Enter)", "disabled": True})
-        set_attributes(self.register_button, {"title": "Register (Ctrl Shift Enter)", "disabled": True})
+        title = f"{'Save' if self.edited else 'Register'} (Ctrl Shift Enter)"
+        set_attributes(self.register_button, {"title": title, "disabled": True})
 
     def _build_editor(self) -> None:
         self.code = ui.codemirror(
@@ -133,8 +139,12 @@ class EditorView(DashboardView):
             self._show_verdict("", _hint_html())
             self.plan.set("")
             return
+        kept = ""
         try:
             checked = await run_in_thread(self.actions.check, sql)
+            if self.edited:
+                edited = await run_in_thread(self.actions.edit, self.edited, sql, True)
+                kept = f'<p data-testid="kept">When it is saved: {esc(edited.message)}.</p>'
         except TransomError as error:
             if number == self._checks:
                 self._show_error(sql, error)
@@ -142,7 +152,7 @@ class EditorView(DashboardView):
         if number == self._checks:
             self.checked = checked
             self._underline(None)
-            self._show_verdict("good", f"{icon('good')}<div>{_verdict_html(checked)}</div>")
+            self._show_verdict("good", f"{icon('good')}<div>{_verdict_html(checked)}{kept}</div>")
             self.plan.set(_plan_html(checked))
             self._enable_buttons(True)
 
@@ -224,14 +234,18 @@ class EditorView(DashboardView):
         self.register_button.classes("busy")
         try:
             await self._end_preview()
-            name = self.name.strip() or None
-            status = await run_in_thread(self.actions.register, self.code.value or "", name)
+            status = await run_in_thread(self._save, self.code.value or "")
         except TransomError as error:
             toast(str(error), "bad")
             return
         finally:
             self.register_button.classes(remove="busy")
         ui.navigate.to(query_link(status.name))
+
+    def _save(self, sql: str) -> QueryStatus:
+        if self.edited:
+            return self.actions.edit(self.edited, sql).query
+        return self.actions.register(sql, self.name.strip() or None)
 
     def _on_name(self, text: str) -> None:
         self.name = text

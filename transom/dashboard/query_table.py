@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from transom.api.records import QueryStatus
 from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, short_window
@@ -21,6 +22,7 @@ QUERY_KINDS = (
     ("on demand", "On demand"),
     ("preference", "With preference"),
     ("suspended", "Suspended"),
+    ("paused", "Paused"),
 )
 COLUMNS = (
     ("name", "Query", ""),
@@ -49,6 +51,8 @@ def query_state(query: QueryStatus) -> tuple[str, str, str]:
     """A query's state tag: its text, its style and its tooltip."""
     if query.suspended is not None:
         return "suspended", "warn", query.suspended
+    if query.paused:
+        return "paused", "", "Takes no part in batches until it is resumed."
     if query.pending:
         return "waiting", "", "Joins with the next batch."
     if query.emits_early:
@@ -78,13 +82,15 @@ def filter_queries(queries: Sequence[QueryStatus], wanted: ListFilter) -> list[Q
 def _is_kind(query: QueryStatus, kind: str) -> bool:
     if kind == "suspended":
         return query.suspended is not None
+    if kind == "paused":
+        return query.paused
     return not kind or query.kind == kind
 
 
 def _contains(query: QueryStatus, words: Sequence[str]) -> bool:
     if not words:
         return True
-    text = f"{query.name} {query.sql}".casefold()
+    text = " ".join([query.name, query.sql, query.description, *query.tags]).casefold()
     return all(word in text for word in words)
 
 
@@ -128,14 +134,23 @@ def query_table_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
     value = format_number(trend.values[-1]) if trend and trend.values else NO_VALUE
     value_name = f'<span class="muted small">{esc(trend.name)}</span> ' if trend and trend.values else ""
     name = esc(query.name)
+    title = esc(f"{query.name}: {query.description}") if query.description else name
     return (
         f'<tr data-key="{name}" data-testid="query-row" data-name="{name}">'
-        f'<td class="name clip" style="width:34%"><a href="{esc(query_link(query.name))}" title="{name}">'
-        f"{name}</a></td>"
+        f'<td class="name clip" style="width:34%"><a href="{esc(query_link(query.name))}" title="{title}">'
+        f"{name}</a>{tag_links(query)}</td>"
         f"<td>{esc(query.kind)}</td>"
         f'<td title="{esc(query.window or "")}" style="white-space:nowrap">{esc(short_window(query.window))}</td>'
         f"<td>{esc(', '.join(query.streams))}</td>"
         f'<td class="num">{value_name}{value}</td><td>{sparkline(trend.values if trend else ())}</td>'
         f'<td class="num">{format_number(query.results)}</td><td class="num muted">{format_age(query.last, now)}</td>'
         f"<td>{tag(state, style, tooltip) if state else ''}</td></tr>"
+    )
+
+
+def tag_links(query: QueryStatus) -> str:
+    """A query's tags; each leads to the queries that have it."""
+    return "".join(
+        f' <a class="tag" data-testid="query-tag" href="/queries?search={quote(each, safe="")}">{esc(each)}</a>'
+        for each in query.tags
     )

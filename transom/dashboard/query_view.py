@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -20,12 +21,23 @@ from transom.dashboard.frame import DashboardView, not_found_html, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
-from transom.dashboard.query_table import query_state
+from transom.dashboard.query_table import query_state, tag_links
 from transom.dashboard.result_table import refresh_note, result_table
 from transom.dashboard.sharing_view import sharing_queries
 from transom.dashboard.sql_highlight import break_lines, highlight
 from transom.dashboard.threads import run_in_thread
-from transom.dashboard.widgets import Panel, box, button, set_attributes, skeleton, tag, tile, tiles, toast
+from transom.dashboard.widgets import (
+    Panel,
+    box,
+    button,
+    set_attributes,
+    skeleton,
+    tag,
+    text_field,
+    tile,
+    tiles,
+    toast,
+)
 from transom.errors import TransomError
 from transom.estimates import Accuracy
 from transom.plan.explain.text_parts import counted
@@ -89,6 +101,15 @@ class QueryView(DashboardView):
                 self.resume = button(
                     "Resume", self._resume, "", "play", data_testid="resume", data_needs="register"
                 )
+                self.pause = button("Pause", self._pause, data_testid="pause", data_needs="register")
+                Panel(
+                    f'<a class="b" data-testid="edit" href="{editor_link(self.name)}">Edit</a>'
+                    f'<a class="b" data-testid="duplicate" href="{editor_link(self.name, copies=True)}">Duplicate</a>'
+                    '<button type="button" class="b" data-do="open" data-what="details" data-testid="details">'
+                    "Rename and describe</button>",
+                    classes="row",
+                    data_needs="register",
+                )
                 button(
                     "Drop",
                     None,
@@ -112,19 +133,12 @@ class QueryView(DashboardView):
                 self.plan = Panel(skeleton(10), data_testid="explain")
         self._show_tab()
         self._build_drop_dialog()
+        self._build_details_dialog()
         self._show_refresh(self.status)
 
     def _build_facts(self) -> None:
-        sql = break_lines(self.status.sql)
         with box("card section about"):
-            Panel(
-                f'<div class="row top"><pre class="sql grow" data-testid="sql">'
-                f"{highlight(sql)}</pre><button type='button' class='b icon quiet' data-do='copy' "
-                f'data-text="{esc(self.status.sql)}" aria-label="Copy SQL" title="Copy SQL">'
-                f"{icon('copy')}"
-                "</button></div>",
-                classes="pad",
-            )
+            self.sql = Panel(_sql_html(self.status.sql), classes="pad")
             self.facts = Panel(skeleton(4))
 
     def _build_results(self) -> None:
@@ -159,6 +173,56 @@ class QueryView(DashboardView):
             with box("row"):
                 button("Cancel", None, data_do="close")
                 button("Drop", self._drop, "main danger", data_testid="drop-confirm")
+
+    def _build_details_dialog(self) -> None:
+        self._details = {
+            "name": self.status.name,
+            "description": self.status.description,
+            "tags": ", ".join(self.status.tags),
+        }
+        with box("", "dialog", id="details", aria_labelledby="details-title"):
+            Panel(f'<h2 id="details-title">Rename and describe {esc(self.name)}</h2>')
+            with box("stack"):
+                for key, label in (
+                    ("name", "Name"),
+                    ("description", "Description"),
+                    ("tags", "Tags, with commas between them"),
+                ):
+                    text_field(
+                        partial(self._details.__setitem__, key),
+                        self._details[key],
+                        type="text",
+                        aria_label=label,
+                        placeholder=label,
+                        data_testid=f"details-{key}",
+                    )
+            with box("row"):
+                button("Cancel", None, data_do="close")
+                button("Save", self._save_details, "main", data_testid="details-save")
+
+    async def _save_details(self) -> None:
+        tags = [each.strip() for each in self._details["tags"].split(",") if each.strip()]
+        to, description = self._details["name"].strip(), self._details["description"]
+        ui.run_javascript("document.getElementById('details').close()")
+        try:
+            status = await run_in_thread(self.actions.change, self.name, to or self.name, description, tags)
+        except TransomError as error:
+            toast(str(error), "bad")
+            return
+        if status.name == self.name:
+            toast("Saved.")
+            await self.frame.refresh()
+            return
+        self.frame.is_stopped = True
+        ui.navigate.to(query_link(status.name))
+
+    async def _pause(self) -> None:
+        try:
+            await run_in_thread(self.actions.pause, self.name)
+            toast(f"{self.name} is paused from the next batch on")
+            await self.frame.refresh()
+        except TransomError as error:
+            toast(str(error), "bad")
 
     def _tabs_html(self) -> str:
         return "".join(
@@ -236,6 +300,10 @@ class QueryView(DashboardView):
         return QueryData(status, table, chart, accuracy, coverage, plan, decisions, self._shares_with, lookup)
 
     def show(self, data: QueryData) -> None:
+        if data.status.sql != self.status.sql:
+            self.sql.set(_sql_html(data.status.sql))
+            if data.status.columns != self.status.columns or data.status.kind != self.status.kind:
+                ui.navigate.reload()  # an edit has changed what the view is made of
         status = self.status = data.status
         self.head.set(_head_html(status))
         self.facts.set(_facts_html(status, data.shares_with))
@@ -260,7 +328,8 @@ class QueryView(DashboardView):
             self.plan.set(f'<pre class="plan" tabindex="0" aria-label="Query plan">{esc(data.plan)}</pre>')
 
     def _show_refresh(self, status: QueryStatus) -> None:
-        self.resume.set_visibility(status.suspended is not None)
+        self.resume.set_visibility(status.suspended is not None or status.paused)
+        self.pause.set_visibility(status.suspended is None and not status.paused)
         refusal = refresh_refusal(status, self.actions.allowed)
         set_attributes(
             self.refresh, {"disabled": True if refusal else None, "title": refusal or "Refresh (r)"}
@@ -277,6 +346,8 @@ def refresh_refusal(status: QueryStatus, may_prod: bool = True) -> str:
     """Why the Refresh button is disabled; empty if it is enabled."""
     if status.suspended is not None:
         return f"Suspended: {status.suspended}"
+    if status.paused:
+        return "Paused: it takes no part in batches until it is resumed."
     if status.pending:
         return "Joins with the next batch."
     if status.kind == "preference":
@@ -293,7 +364,26 @@ def _head_html(status: QueryStatus) -> str:
         tags += tag(state, style, tooltip)
     if status.partial:
         tags += tag("partial")
-    return f'<div class="row"><h1 data-testid="title">{esc(status.name)}</h1>{tags}</div>'
+    described = f'<p class="muted" data-testid="description">{esc(status.description)}</p>'
+    return (
+        f'<div class="row"><h1 data-testid="title">{esc(status.name)}</h1>{tags}{tag_links(status)}</div>'
+        f"{described if status.description else ''}"
+    )
+
+
+def _sql_html(sql: str) -> str:
+    return (
+        f'<div class="row top"><pre class="sql grow" data-testid="sql">'
+        f"{highlight(break_lines(sql))}</pre><button type='button' class='b icon quiet' data-do='copy' "
+        f'data-text="{esc(sql)}" aria-label="Copy SQL" title="Copy SQL">'
+        f"{icon('copy')}"
+        "</button></div>"
+    )
+
+
+def editor_link(name: str, copies: bool = False) -> str:
+    """The URL of the editor with a query's text: to edit the query, or to register another one like it."""
+    return f"/new?{'like' if copies else 'edit'}={quote(name, safe='')}"
 
 
 def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
@@ -301,6 +391,8 @@ def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
     if status.kind == "standing":
         facts.append(("Early results", status.early or "on refresh"))
     joined = "with the next batch" if status.since is None else f"batch {format_number(status.since)}"
+    if status.edited is not None:
+        joined += f", edited with batch {format_number(status.edited)}"
     facts.append(("Joined", joined))
     if status.kind != "on demand":
         age = format_age(status.last, time.time_ns() // 1000)

@@ -82,10 +82,15 @@ def _add_views() -> None:
         _open(request, SharingView(dashboard_of(request).service, search))
 
     @ui.page("/new")
-    def editor(request: Request, sql: str = "", name: str = "") -> None:
-        actions = actions_of(request)
+    async def editor(request: Request, sql: str = "", name: str = "", edit: str = "", like: str = "") -> None:
+        actions, service = actions_of(request), dashboard_of(request).service
         if actions.allowed:
-            _open(request, EditorView(dashboard_of(request).service, actions, sql, name))
+            try:
+                sql = sql if not (edit or like) else await run_in_thread(service.text, edit or like)
+            except NotFound as error:
+                _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
+                return
+            _open(request, EditorView(service, actions, sql, name, edit))
         else:
             text = "Your token has the role read. Registering a query needs the role register."
             _open_message(request, 403, "Not allowed", "This token may only read", text)

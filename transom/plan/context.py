@@ -14,6 +14,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.decisions import Decision
 from transom.plan.families import Family, Selection
 from transom.plan.limits import Limits
+from transom.plan.replacement import Replacement
 from transom.plan.strategy import Strategy
 from transom.state.state import State
 from transom.storage.shard_refs import ShardRef
@@ -28,7 +29,7 @@ class Membership:
 
     `queries` are all standing queries after that, and `store_sets` the stores that all on-demand queries need.
     Queries in `partial` also report windows that they saw only in part. `result_streams` are the streams whose
-    rows are results of other queries.
+    rows are results of other queries. `replaced` are by name the queries that take the place of others; they join too.
     """
 
     queries: Mapping[str, CompiledQuery]
@@ -37,6 +38,7 @@ class Membership:
     partial: Collection[str] = ()
     store_sets: Sequence[StoreSet] = ()
     result_streams: Collection[str] = ()
+    replaced: Mapping[str, Replacement] = field(default_factory=dict)
 
     @property
     def changes_nothing(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
@@ -132,6 +132,14 @@ class DecisionLog:
             key = choice.stream, pass_name
             self._added.setdefault(key, {})[choice.about] = choice
             self._stored.pop(key, None)
+
+    def rename_query(self, name: str, to: str) -> None:
+        """Let the choices about a query be about it under another name."""
+        before, after = Subject.query(name), Subject.query(to)
+        for key, choices in self._added.items():
+            if before in choices:
+                choices[after] = replace(choices.pop(before), about=after)
+                self._stored.pop(key, None)
 
     def prune(self, stream: str, numbers: Set[str]) -> None:
         """Forget choices about selections of a stream that no longer exist; those with `numbers` do."""

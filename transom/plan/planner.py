@@ -263,6 +263,11 @@ class Planner:
         """Remove the decisions about a summary that a program dropped."""
         self._record(SUMMARIES, Decision(ended=[Subject.summary(name)]))
 
+    def rename_query(self, name: str, to: str) -> None:
+        """Let the decisions about a query be about it under another name."""
+        with self._lock:
+            self._log.rename_query(name, to)
+
     def _record(self, pass_name: str, decision: Decision) -> None:
         with self._lock:
             self._log.record(pass_name, decision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from transom.kernel.aggregate import Outcome
@@ -27,6 +27,7 @@ class BatchReport:
     seconds: float
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
+    renamed: Sequence[tuple[str, str]] = ()  # queries that got another name with the batch: before and after
 
 
 class Stopwatch:

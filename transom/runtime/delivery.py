@@ -68,9 +68,17 @@ class Delivery:
         self._subscribers.pop(query, None)
         self._sinks = [(owner, sink) for owner, sink in self._sinks if owner != query]
 
+    def _rename(self, name: str, to: str) -> None:
+        """Let the sinks and subscribers of a query follow it to another name."""
+        if name in self._subscribers:
+            self._subscribers[to] = self._subscribers.pop(name)
+        self._sinks = [(to if owner == name else owner, sink) for owner, sink in self._sinks]
+
     def deliver(self, report: BatchReport) -> None:
         """Deliver the results of a batch, and forget results that are too old."""
         backend = self.loop.backend
+        for name, to in report.renamed:
+            self._rename(name, to)
         for query, sink in self._sinks:
             if query is None and report.results:
                 sink.write(_all_rows(report, backend), report.batch_id)

@@ -59,6 +59,7 @@ from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
+from transom.runtime.query_changes import QueryChanges
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
@@ -149,7 +150,10 @@ class Engine:
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
         prods = ProdAnswers(self._loop, self._delivery)
-        self._parts = EngineParts(self._loop, self._delivery, prods, Lookups(self._loop), self._runner.wake)
+        changes = QueryChanges(self._loop, self._bound, self._check_query_name, self._runner.wake)
+        self._parts = EngineParts(
+            self._loop, self._delivery, prods, Lookups(self._loop), changes, self._runner.wake
+        )
         self._names = 0
         self._expressions = StreamExpressions()
 
@@ -381,6 +385,16 @@ class Engine:
     def _check_name(self, name: str) -> None:
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise SettingError(f"not a name: {name!r}; use letters, digits, _, - and .")
+        self._check_free(name)
+
+    def _check_query_name(self, name: str) -> None:
+        """Refuse a name that a query can't get; those of queries may have spaces."""
+        if not name or name.strip() != name or not name.isprintable():
+            raise SettingError(f"not a name: {name!r}; use printable characters")
+        self._check_free(name)
+
+    def _check_free(self, name: str) -> None:
+        """Refuse the name of a stream, a table or a view."""
         if name in self._loop.declared.streams or name in self._loop.declared.versions:
             raise StateError(
                 f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
@@ -508,10 +522,17 @@ class Engine:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
-        sql = with_parameters(sql, parameters)
+        return self._bound("", with_parameters(sql, parameters))
+
+    def _bound(self, name: str, sql: str) -> BoundQuery:
+        """The query that a text would be under a name."""
         refuse_statement(sql)
-        bound, preference_queries = self._bind({"": sql})
-        return bound[""] if bound else preference_queries[""]
+        try:
+            bound, preference_queries = self._bind({name: sql})
+        except SQLError as error:
+            message = error.message.removeprefix(f"{name}: ") if name else error.message
+            raise SQLError(message, error.text, error.start, error.end) from None
+        return bound[name] if bound else preference_queries[name]
 
     def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
         """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
@@ -578,7 +599,9 @@ class Engine:
         """Whether a query is registered already, perhaps by an earlier run of the program."""
         registered = self._loop.directory.texts.get(name)
         if registered is not None and registered != text:
-            raise StateError(f"a query named {name} is registered already, with another text; drop it first")
+            raise StateError(
+                f"a query named {name} is registered already, with another text; edit or drop it"
+            )
         return registered is not None
 
     def _free_name(self, sql: str) -> str:
@@ -752,7 +775,9 @@ class Engine:
 
         Each is listed once, with the reason, the names of the queries that missed it (missed_by) and the batch.
         """
-        return self._loop.outputs.rows.late(self._loop.declared.stream(stream))
+        registry = self._loop.directory.registry
+        renamed = {(e.origin, e.since): e.name for e in registry if e.origin is not None}
+        return self._loop.outputs.rows.late(self._loop.declared.stream(stream), renamed=renamed)
 
     def rejected(self, stream: str) -> pa.Table:
         """The rows without a usable time, with the reason and the batch."""

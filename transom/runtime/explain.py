@@ -68,7 +68,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
         catalog, loop.backend.scalars, [Drop(entry.name) for entry in registry if entry.name not in texts]
     )
     joined = {e.name: e for e in registry if texts.get(e.name) == e.text and e.is_bound}
-    living = {name for name, entry in joined.items() if entry.suspended is None}
+    living = {name for name, entry in joined.items() if entry.takes_part}
     new = {name: text for name, text in texts.items() if name not in joined}
     plain, with_preference = split_by_preference(new)
     waiting = _waiting(loop, plain)
@@ -87,9 +87,9 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
             again={*waiting, *preference_queries},
             partial=partial,
             suspended={
-                name: (entry.bound.streams[0], entry.suspended)
+                name: (entry.bound.streams[0], entry.why_not)
                 for name, entry in joined.items()
-                if entry.suspended is not None
+                if entry.why_not is not None
             },
             summaries=catalog.summaries,
             views=_view_readers(texts, catalog),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.elements import ClockKind, Resume, Tune
+from transom.api.parameters import with_parameters
+from transom.elements import ClockKind, Tune
 from transom.errors import SettingError, StateError
 from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
@@ -28,6 +29,7 @@ from transom.runtime.lookups import Lookups, window_length
 from transom.runtime.loop import BatchLoop
 from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
+from transom.runtime.query_changes import EditOutcome, QueryChanges
 from transom.runtime.registry import RegisteredQuery
 from transom.sql.bound_query import BoundQuery
 from transom.sql.query import Query
@@ -43,6 +45,7 @@ class EngineParts:
     delivery: Delivery
     prods: ProdAnswers
     lookups: Lookups
+    changes: QueryChanges
     wake: Callable[[], None]  # look for batches now
 
 
@@ -51,7 +54,7 @@ class QueryHandle:
 
     def __init__(self, parts: EngineParts, name: str, text: str, query: Query | None = None):
         self._parts, self.name, self.text, self._query = parts, name, text, query
-        self._since, self._is_dropped = 0, False
+        self._since, self._stored_name, self._is_dropped = 0, name, False
 
     def __repr__(self) -> str:
         return f"<query {self.name}: {textwrap.shorten(self.text, 100, placeholder=' ...')}>"
@@ -66,13 +69,23 @@ class QueryHandle:
         self._is_dropped = True
 
     def _entry(self) -> RegisteredQuery | None:
-        """The query in the registry, if it has joined and was not dropped; its name may be another's by now."""
-        entry = self._parts.loop.directory.registry.entries.get(self.name)
-        return None if self._is_dropped or entry is None or entry.text != self.text else entry
+        """The query in the registry, if it has joined and was not dropped; its name may be another's by now.
+
+        A query that was edited, perhaps by another program, is followed: the handle has its text from then on.
+        """
+        directory = self._parts.loop.directory
+        entry = directory.registry.entries.get(self.name)
+        if self._is_dropped or entry is None:
+            return None
+        if entry.text != self.text and entry.edited and directory.texts.get(self.name) == entry.text:
+            self.text, self._query = entry.text, None
+        return entry if entry.text == self.text else None
 
     def _remember(self) -> None:
         """Keep the bound query for reads after the drop."""
+        entry = self._entry()
         self._query, self._since = self._bound()
+        self._stored_name = self.name if entry is None else entry.stored_name
 
     def _bound(self) -> tuple[Query | None, int]:
         """The bound query and the batch it joined with, as far as they are known.
@@ -81,7 +94,7 @@ class QueryHandle:
         """
         directory = self._parts.loop.directory
         if self._entry() is None:
-            return self._query or directory.bound.get(self.text), self._since
+            return self._query or directory.bound.get(self.text), self.since or self._since
         directory.bind()
         return directory.registry.query(self.name), directory.registry[self.name].since
 
@@ -92,7 +105,13 @@ class QueryHandle:
         query, since = self._bound()
         if query is None:
             raise StateError(f"there is no query named {self.name}")
-        return self._parts.loop.outputs.results(self.name, result_schema(query), since)
+        return self._parts.loop.outputs.results(self.stored_name, result_schema(query), since)
+
+    @property
+    def stored_name(self) -> str:
+        """The name under which results are stored: the one that the query joined with."""
+        entry = self._entry() or self._waiting()
+        return self._stored_name if entry is None else entry.stored_name
 
     def late(self, rows: bool = False) -> pa.Table:
         """The rows that this query missed, by window: window_start, window_end, late; the newest windows last.
@@ -114,7 +133,7 @@ class QueryHandle:
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
             )
         stream = loop.declared.stream(query.stream)
-        late = loop.outputs.rows.late(stream, {self.name: since})
+        late = loop.outputs.rows.late(stream, {self.stored_name: since})
         return late.drop_columns([MISSED_BY])
 
     @property
@@ -241,8 +260,17 @@ class QueryHandle:
     @property
     def since(self) -> int | None:
         """The batch that the query joined with; None while it waits for one."""
-        entry = self._entry()
+        entry = self._entry() or self._waiting()
         return None if entry is None else entry.since
+
+    def _waiting(self) -> RegisteredQuery | None:
+        """The query that has joined, and gets this text or this name with the next batch."""
+        if self._is_dropped:
+            return None
+        with suppress(StateError):
+            entry = self._parts.changes.entry(self.name)
+            return entry if entry.since and entry.text == self.text else None
+        return None
 
     def coverage(self) -> Coverage:
         """What became of the budget so far, of a query WITH PREFERENCE: probes made, tuples produced, tuples
@@ -267,11 +295,60 @@ class QueryHandle:
         return registry[self.name].suspended if self.name in registry else None
 
     def resume(self) -> None:
-        """Let a suspended query take part in batches again; it joins with the next batch, like a new query."""
-        if self.suspended is None:
-            raise StateError(f"the query {self.name} is not suspended")
-        self._parts.loop.directory.push([Resume(self.name)])
-        self._parts.wake()
+        """Let a suspended or paused query take part in batches again; it joins with the next batch, like a new one."""
+        self._parts.changes.resume(self.name)
+
+    # --- changes of a registered query ---
+
+    def edit(
+        self, sql: str, *, parameters: Mapping[str, Any] | None = None, dry_run: bool = False
+    ) -> EditOutcome:
+        """Give the query another text with the next batch, under the same name; says what becomes of open windows.
+
+        Windows are kept where the slices of the old text answer the new one: HAVING, the SELECT list and EMIT can
+        change freely. A text that is wrong is an error, and the old one stays. Sinks, subscribers, tags and the
+        description stay. Results go on if rows, windows and columns are the same; otherwise they begin with the batch
+        of the edit. A suspended query takes part in batches again; a paused one stays paused. With `dry_run` nothing
+        changes.
+        """
+        outcome = self._parts.changes.edit(self.name, with_parameters(sql, parameters), dry_run)
+        if not dry_run:
+            self.text, self._query = outcome.text, None
+        return outcome
+
+    def rename(self, name: str) -> None:
+        """Give the query another name with the next batch; results, windows, sinks and subscribers stay."""
+        self._parts.changes.rename(self.name, name)
+        self.name = name
+
+    def pause(self) -> None:
+        """Let the query take no part in batches from the next one on, until it is resumed. Open windows are dropped."""
+        self._parts.changes.pause(self.name)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the query is paused, or will be with the next batch."""
+        return self._parts.changes.entry(self.name).paused
+
+    def describe(self, description: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Set the description, the tags, or both, with the next batch; None leaves what there is."""
+        self._parts.changes.describe(self.name, description, tags)
+
+    @property
+    def description(self) -> str:
+        """What the query is for, in words; empty if it was not described."""
+        return self._parts.changes.entry(self.name).description
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The query's tags."""
+        return self._parts.changes.entry(self.name).tags
+
+    @property
+    def edited(self) -> int | None:
+        """The batch that gave the query its text, or will; None if it joined with it."""
+        entry = self._entry() or self._waiting()
+        return None if entry is None or not entry.edited else entry.edited
 
 
 class Feed:

@@ -252,7 +252,8 @@ class Ingest:
         late = None if ingested.late is None else with_reason(ingested.late, batch)
         self.outputs.rows.write("late", stream, intent.batch_id, late, batch.is_on_driver(late))
         if late is not None:
-            groups = [[(name, registry[name].since) for name in names] for names in ingested.late_groups]
+            entries = [[registry[name] for name in names] for names in ingested.late_groups]
+            groups = [[(entry.stored_name, entry.since) for entry in group] for group in entries]
             self.outputs.rows.write_late_queries(stream, groups)
 
     def _derived(

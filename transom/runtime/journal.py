@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -24,6 +24,7 @@ from transom.errors import SettingError
 from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.loop import BatchLoop
+from transom.runtime.registry import identity
 
 UNLIMITED = 1 << 30  # rows, for readers that set no limit
 MOST_ENTRIES = 10_000
@@ -70,11 +71,15 @@ class Cursor:
 
 @dataclass(frozen=True)
 class JournalQuery:
-    """A query whose results are read: its name, the batch that it joined with, and its schema."""
+    """A query whose results are read: the name and the batch that it joined with, and its schema."""
 
     name: str
     since: int
     schema: pa.Schema
+
+    @property
+    def identity(self) -> str:
+        return identity(self.name, self.since)
 
 
 @dataclass(frozen=True)
@@ -96,13 +101,21 @@ class JournalEntry:
     results: Results
     is_batch: bool
     bytes: int
+    renamed: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the names of renamed queries by their identities
+
+    def name(self, query: JournalQuery) -> str:
+        """The name that a query had in the entry."""
+        return self.renamed.get(query.identity, query.name)
 
     def of(self, query: JournalQuery) -> pa.Table | None:
         """The results of one query, if it has any."""
-        if self.made < query.since or query.name not in self.results:
+        name = self.name(query)
+        if self.made < query.since or name not in self.results:
             return None
         try:
-            table = self.results[query.name]
+            table = self.results[name]
         except FileNotFoundError:  # stored in files that were deleted since
             return None
         return table if table.schema == query.schema else None  # of another query that had its name
@@ -148,13 +161,16 @@ class Journal:
             self._add(batch_id, results, is_batch=False)
 
     def _add(self, batch_id: int, results: Results, is_batch: bool) -> None:
-        kept = compact(results)
+        kept, registry = compact(results), self.loop.directory.registry
+        renamed = {entry.identity: entry.name for entry in registry if entry.origin is not None}
         size = sum(part.table.nbytes for part in kept.batches) + QUERY_OVERHEAD * len(kept)
         with self._lock:
             self._through = batch_id if is_batch else self._through
             if results:
                 self._last += 1
-                self._entries.append(JournalEntry(self._last, self._through, batch_id, kept, is_batch, size))
+                self._entries.append(
+                    JournalEntry(self._last, self._through, batch_id, kept, is_batch, size, renamed)
+                )
                 self._bytes += size
             while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
                 self._bytes -= self._entries.pop(0).bytes
@@ -174,7 +190,7 @@ class Journal:
             if not self._holds(cursor):
                 return False
             entries = self._behind(cursor)
-        return not any(query.name in entry.results.stored for entry in entries)
+        return not any(entry.name(query) in entry.results.stored for entry in entries)
 
     def read(self, query: JournalQuery, cursor: Cursor, limit: int = UNLIMITED) -> Read:
         """At most `limit` results after a cursor, the oldest first."""

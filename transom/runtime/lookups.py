@@ -68,6 +68,8 @@ class Lookups:
     ) -> pa.Table:
         if (reason := registry[name].suspended) is not None:
             raise StateError(f"the query {name} is suspended: {reason}")
+        if registry[name].paused:
+            raise StateError(f"the query {name} is paused: resume it first")
         compiled = registry.executable(name, CompiledQuery)
         whole = compiled.query.window.range
         if length is not None and length > whole:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
-from transom.elements import Control, Prod, Punctuation
+from transom.elements import Control, Edit, Prod, Punctuation, Rename
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
 from transom.gc_pause import pause_garbage_collection
@@ -546,7 +546,15 @@ class BatchLoop:
         queries, streams = registry.bound(), output.state.streams.items()
         work = {name: stream.work - self.state.stream(name).work for name, stream in streams}
         return BatchReport(
-            intent.batch_id, intent.stream, outcome, output.results, queries, watch.seconds, work, watch.spent
+            intent.batch_id,
+            intent.stream,
+            outcome,
+            output.results,
+            queries,
+            watch.seconds,
+            work,
+            watch.spent,
+            [(each.name, each.to) for each in intent.control if isinstance(each, Rename)],
         )
 
     def _inputs(
@@ -599,7 +607,7 @@ class BatchLoop:
             self._derived_streams(registry),
         )
         with self.directory.lock:
-            ids = {entry.identity for entry in registry} if self.observations else set()
+            ids = _unchanged(registry, intent) if self.observations else set()
             recent = (observed for id, observed in self.observations.items() if id in ids)
             observations = [observation for observed in recent for observation in observed]
         return EmitContext(
@@ -662,7 +670,7 @@ class BatchLoop:
             self.progress, self.outputs.result_batches = sources, result_batches
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
             seen_ids = {id(one) for one in seen}
-            living = {entry.identity for entry in registry} if self.observations else set()
+            living = _unchanged(registry, intent) if self.observations else set()
             self.observations = {
                 whose: left
                 for whose, observations in self.observations.items()
@@ -673,3 +681,13 @@ class BatchLoop:
         if intent.stream is not None and intent.reference:
             source = self.declared.streams[intent.stream].source
             self.log.discard(source.stored_files(intent.reference), intent.batch_id)
+
+
+def _unchanged(registry: Registry, intent: BatchIntent) -> set[str]:
+    """The identities of the queries whose text and name a batch leaves as they are.
+
+    What prods reported of the others is of another text, or has another name.
+    """
+    changed = {element.name for element in intent.control if isinstance(element, Edit)}
+    changed |= {element.to for element in intent.control if isinstance(element, Rename)}
+    return {entry.identity for entry in registry if entry.name not in changed}

@@ -53,7 +53,7 @@ class PreferenceHandle(QueryHandle):
         left out of the batch (complete), the share of its estimated output that it produced, and how many
         tuples it probably passed over (skipped)."""
         query, since = self._bound_preference_query()
-        return self._parts.loop.outputs.results(self.name, preference_schema(query), since)
+        return self._parts.loop.outputs.results(self.stored_name, preference_schema(query), since)
 
     def coverage(self) -> Coverage:
         """What became of the budget so far: probes made, tuples produced, tuples probably passed over (for
@@ -89,6 +89,7 @@ class PreferenceHandle(QueryHandle):
         raise SettingError(f"{self.name} has WITH PREFERENCE: {why}")
 
     def _remember(self) -> None:
+        self._stored_name = self.stored_name
         self._preference_query, self._since = self._bound_preference_query()
 
     def _bound_preference_query(self) -> tuple[PreferenceQuery, int]:

@@ -154,6 +154,9 @@ class ProdAnswers:
         loop.outputs.write_results(directory, answers, lambda name: registry[name].identity)
         with loop.directory.lock:
             for observation in observations:
+                current = loop.directory.registry.entries.get(observation.query)
+                if current is None or current.text != registry[observation.query].text:
+                    continue  # edited or renamed meanwhile
                 recent = loop.observations.setdefault(registry[observation.query].identity, [])
                 recent.append(observation)
                 del recent[:-MAX_OBSERVATIONS]

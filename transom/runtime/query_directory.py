@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from transom.elements import Control, CreateView, Drop, DropView, Forget, Register, Summarize, Summary
+from transom.elements import (
+    Control,
+    CreateView,
+    Drop,
+    DropView,
+    Forget,
+    Register,
+    Rename,
+    Summarize,
+    Summary,
+)
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
@@ -176,6 +186,10 @@ class QueryDirectory:
             self.texts[element.name] = element.text
         elif isinstance(element, Drop):
             self.texts.pop(element.name, None)
+        elif isinstance(element, Rename) and element.name in self.texts:
+            self.texts = {
+                element.to if name == element.name else name: text for name, text in self.texts.items()
+            }
 
     def text(self, name: str) -> str:
         """The text of a query that is registered, or waits to join."""
@@ -283,15 +297,19 @@ class QueryDirectory:
     def take_drops(self) -> list[Control]:
         """The waiting drops that can take effect at once, before the control that waits with them.
 
-        A drop waits behind a registration of the same name, or of a query that may read what is dropped.
+        A drop waits behind a registration of the same name, or of a query that may read what is dropped, and behind a
+        query that gets the name.
         """
         with self.lock:
             taken: list[Control] = []
             left: list[Control] = []
             for element in self.waiting.control:
                 is_first = isinstance(element, Drop | Forget) and not any(
-                    isinstance(before, Register | Summarize)
-                    and (before.name == element.name or element.name.casefold() in before.text.casefold())
+                    (isinstance(before, Rename) and element.name in (before.name, before.to))
+                    or (
+                        isinstance(before, Register | Summarize)
+                        and (before.name == element.name or element.name.casefold() in before.text.casefold())
+                    )
                     for before in left
                 )
                 (taken if is_first else left).append(element)
@@ -301,12 +319,15 @@ class QueryDirectory:
     def _bound_queries(
         self, joining: Iterable[Register], registry: Registry, catalog: Catalog
     ) -> dict[str, Query]:
+        joining = list(joining)
         texts = {element.name: element.text for element in joining}
         missing = {name: text for name, text in texts.items() if text not in self.bound}
-        if missing:
-            bound = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
-            for name, query in bind_all(missing, catalog, self.declared.backend.scalars, bound).items():
+        bound = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+        # A query that is edited twice with one batch has several texts: the last counts, the others are bound too.
+        earlier = [{e.name: e.text} for e in joining if e.text not in self.bound and e.text != texts[e.name]]
+        for unbound in filter(None, [missing, *earlier]):
+            for name, query in bind_all(unbound, catalog, self.declared.backend.scalars, bound).items():
                 if isinstance(query, SQLError):
                     raise StateError(f"a query written ahead can't be read any more: {query}") from query
-                self.bound[missing[name]] = query
-        return {text: self.bound[text] for text in set(texts.values())}
+                self.bound[unbound[name]] = query
+        return {text: self.bound[text] for text in {element.text for element in joining}}

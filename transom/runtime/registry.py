@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from transom.elements import Control, Drop, Forget, Register, Resume, Summarize, Summary
+from transom.elements import (
+    Control,
+    Describe,
+    Drop,
+    Edit,
+    Forget,
+    Register,
+    Rename,
+    Resume,
+    Summarize,
+    Summary,
+)
 from transom.errors import SQLError, StateError
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.results.join_clock import merged_joins
@@ -27,16 +38,36 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class RegisteredQuery:
-    """A registered query. A suspended query has a reason, and takes no part in batches."""
+    """A registered query. A suspended query has a reason. A user paused a paused one. Neither takes part in batches.
+
+    `since` is the batch that it joined with. An edit that leaves its rows, windows and result columns as they are
+    leaves `since` too. `edited` is the batch that gave it its text, 0 if it joined with it. `origin` is the name that
+    it joined with, if it was renamed.
+    """
 
     name: str
     text: str
     partial: bool = False
-    since: int = 0  # the batch that it joined with
+    since: int = 0
     suspended: str | None = None
     failing: int = 0  # batches in a row in which its own function failed
     executable: CompiledQuery | PreferenceQuery | None = None  # None: it is not bound yet, or can't be
     summaries: tuple[str, ...] = ()  # the summaries that it was bound to
+    origin: str | None = None
+    edited: int = 0
+    paused: bool = False
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it takes part in batches."""
+        return self.suspended is None and not self.paused
+
+    @property
+    def why_not(self) -> str | None:
+        """Why it takes no part in batches; None if it does."""
+        return self.suspended if self.suspended is not None else "paused" if self.paused else None
 
     @property
     def is_bound(self) -> bool:
@@ -46,13 +77,18 @@ class RegisteredQuery:
     def bound(self) -> BoundQuery:
         """The query with its names and types resolved, of whatever kind."""
         if self.executable is None:
-            raise StateError(f"the query {self.name} is suspended and can't be read: {self.suspended}")
+            raise StateError(f"the query {self.name} is suspended and can't be read: {self.why_not}")
         return self.executable.bound
 
     @property
     def identity(self) -> str:
         """An id that other queries of its name, earlier or later, do not have."""
-        return identity(self.name, self.since)
+        return identity(self.stored_name, self.since)
+
+    @property
+    def stored_name(self) -> str:
+        """The name under which its results and late rows are stored: the one that it joined with."""
+        return self.name if self.origin is None else self.origin
 
     @classmethod
     def of_record(cls, record: QueryRecord) -> RegisteredQuery:
@@ -64,14 +100,31 @@ class RegisteredQuery:
             record.since,
             record.suspended,
             record.failing,
-            summaries=record.summaries,
+            None,
+            record.summaries,
+            record.origin,
+            record.edited,
+            record.paused,
+            record.description,
+            record.tags,
         )
 
     @cached_property
     def record(self) -> QueryRecord:
         """What a checkpoint stores of the entry."""
         return QueryRecord(
-            self.name, self.text, self.partial, self.since, self.suspended, self.failing, self.summaries
+            self.name,
+            self.text,
+            self.partial,
+            self.since,
+            self.suspended,
+            self.failing,
+            self.summaries,
+            self.origin,
+            self.edited,
+            self.paused,
+            self.description,
+            self.tags,
         )
 
 
@@ -153,7 +206,7 @@ class Registry:
             lambda: {
                 entry.name: entry.executable
                 for entry in self
-                if isinstance(entry.executable, kind) and entry.suspended is None
+                if isinstance(entry.executable, kind) and entry.takes_part
             },
         )
 
@@ -171,7 +224,7 @@ class Registry:
         """A bound query of a kind; StateError if it can't be bound any more."""
         entry = self[name]
         if not isinstance(entry.executable, kind):
-            raise StateError(f"the query {name} is suspended and can't be read: {entry.suspended}")
+            raise StateError(f"the query {name} is suspended and can't be read: {entry.why_not}")
         return entry.executable
 
     def query_records(self) -> tuple[QueryRecord, ...]:
@@ -188,12 +241,13 @@ class Registry:
     def bind(self, catalog: Catalog, scalars: Scalars, control: Iterable[Control] = ()) -> None:
         """Compile the entries that came from a checkpoint, except those that `control` drops.
 
-        A suspended query that can't be bound any more stays suspended.
+        A suspended or paused query that can't be bound any more stays as it is, and so does one that `control` edits.
         """
         if self.is_bound:
             return
         control = list(control)
         leaving = {element.name for element in control if isinstance(element, Drop)}
+        edited = {element.name for element in control if isinstance(element, Edit)}
         forgotten = {element.name for element in control if isinstance(element, Forget)}
         for name, created in self.created.items():
             if created.summary is None and name not in forgotten:
@@ -213,17 +267,17 @@ class Registry:
                 texts, catalog, scalars, bound_summaries
             ).items():
                 if isinstance(preference_query, SQLError):
-                    if self.entries[name].suspended is not None:
+                    if not self.entries[name].takes_part or name in edited:
                         continue
                     raise _unreadable(f"the query {name}", preference_query) from preference_query
                 self._put(replace(self.entries[name], executable=preference_query))
         for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
             if isinstance(query, SQLError):
-                if self.entries[name].suspended is not None:
+                if not self.entries[name].takes_part or name in edited:
                     continue
                 raise _unreadable(f"the query {name}", query) from query
             self._put(replace(self.entries[name], executable=compile_query(name, query, self.naive)))
-        self.is_bound = all(entry.is_bound or entry.suspended is not None for entry in self)
+        self.is_bound = all(entry.is_bound or not entry.takes_part for entry in self)
 
     def add_preference_query(
         self, control: Register, preference_query: PreferenceQuery, batch_id: int
@@ -260,25 +314,55 @@ class Registry:
                 self.update(query.name, suspended=reason, failing=0)
 
     def resume(self, control: Resume) -> bool:
-        """Let a suspended query take part in batches again; whether it was suspended, and can be bound.
+        """Let a suspended or paused query take part in batches again; whether it did not, and can be bound.
 
         Suspended summaries that it reads are resumed with it, empty, and so are the other queries that wait for them.
         """
         entry = self.entries.get(control.name)
-        if entry is None or entry.suspended is None or not entry.is_bound:
+        if entry is None or entry.takes_part or not entry.is_bound:
             return False
         for name in entry.summaries:
             if (summary := self.created.get(name)) is not None and summary.suspended is not None:
                 self.created[name] = replace(summary, suspended=None)
                 for waiting in [other for other in self if other.suspended == _without_summary(name)]:
                     self.update(waiting.name, suspended=None, failing=0)
-        self.update(entry.name, suspended=None, failing=0)
+        self.update(entry.name, suspended=None, failing=0, paused=False)
+        return True
+
+    def pause(self, name: str) -> None:
+        """Let a query take no part in batches until it is resumed."""
+        if name in self.entries:
+            self.update(name, paused=True)
+
+    def describe(self, control: Describe) -> None:
+        """Give a query a description and tags."""
+        if control.name in self.entries:
+            self.update(control.name, description=control.description, tags=control.tags)
+
+    def rename(self, control: Rename, batch_id: int) -> bool:
+        """Give a query another name, in its place among the others; whether there is such a query.
+
+        Its results stay where they are. A query that joins with the same batch has none yet.
+        """
+        entry = self.entries.get(control.name)
+        if entry is None or control.to in self.entries:
+            return False
+        executable = entry.executable
+        if isinstance(executable, CompiledQuery):
+            executable = replace(executable, name=control.to)
+        origin = entry.stored_name if entry.since < batch_id else None
+        renamed = replace(entry, name=control.to, executable=executable, origin=origin)
+        self.entries = {
+            renamed.name if name == entry.name else name: renamed if name == entry.name else other
+            for name, other in self.entries.items()
+        }
+        self._lists = {}
         return True
 
     def members(self) -> list[str]:
         """The keys of all queries and summaries that take part in batches, oldest first."""
         keys = [(e.since, e.key) for e in self.created.values() if e.suspended is None]
-        keys += [(e.since, e.name) for e in self if e.suspended is None]
+        keys += [(max(e.since, e.edited), e.name) for e in self if e.takes_part]
         return [key for _, key in sorted(keys, key=lambda since_and_key: since_and_key[0])]
 
     def summaries(self) -> dict[str, Summary]:
@@ -312,6 +396,21 @@ class Registry:
         """Add a window query."""
         compiled = compile_query(control.name, query, self.naive)
         self._put(RegisteredQuery(control.name, control.text, control.partial, batch_id, executable=compiled))
+
+    def put_in_place_of(self, before: RegisteredQuery, batch_id: int, continues: bool) -> None:
+        """Let a query that was just added with an edit have what belongs to the name: description, tags, pause.
+
+        If it `continues`, its results and its account go on; otherwise they begin with the batch.
+        """
+        self.update(
+            before.name,
+            since=before.since if continues else batch_id,
+            origin=before.origin if continues else None,
+            edited=batch_id,
+            paused=before.paused,
+            description=before.description,
+            tags=before.tags,
+        )
 
     def queries(self) -> dict[str, Query]:
         """The bound window queries by name."""
@@ -365,7 +464,7 @@ class Registry:
             lambda: {
                 entry.name: entry.bound.functions
                 for entry in self
-                if entry.is_bound and entry.suspended is None and entry.bound.functions
+                if entry.is_bound and entry.takes_part and entry.bound.functions
             },
         )
 

@@ -56,7 +56,7 @@ class Repair:
         for name, progress in record.sources.items():
             yield f"source of {name}: {progress}"
         for query in record.queries:
-            yield f"query {query.name}: {_state_text(query.suspended)}: {' '.join(query.text.split())}"
+            yield f"query {query.name}: {_state_text(query.suspended, query.paused)}: {' '.join(query.text.split())}"
         for summary in record.summaries:
             yield f"summary {summary.name}: {_state_text(summary.suspended)}: {' '.join(summary.text.split())}"
         for name, text in record.views.items():
@@ -110,5 +110,7 @@ class Repair:
             self._owns = True
 
 
-def _state_text(suspended: str | None) -> str:
-    return "active" if suspended is None else f"suspended ({suspended})"
+def _state_text(suspended: str | None, paused: bool = False) -> str:
+    if suspended is not None:
+        return f"suspended ({suspended})"
+    return "paused" if paused else "active"

@@ -159,10 +159,16 @@ class RowOutputs:
         stored = json.loads(self.store.read(f"{part.directory}/{QUERIES_FILE}"))
         return {int(batch_id): stored["groups"][place] for batch_id, place in stored["batches"].items()}
 
-    def late(self, stream: Stream, since: Mapping[str, int] | None = None) -> pa.Table:
+    def late(
+        self,
+        stream: Stream,
+        since: Mapping[str, int] | None = None,
+        renamed: Mapping[tuple[str, int], str] | None = None,
+    ) -> pa.Table:
         """A stream's late rows up to the last committed batch, each with the names of the queries that missed it.
 
-        With `since`, only the rows that these queries missed, which joined with these batches.
+        With `since`, only the rows that these queries missed, which joined with these batches. `renamed` has the names
+        of queries by the names and batches that they joined with.
         """
         columns = [*stream.columns.items(), ("reason", pa.string()), (MISSED_BY, NAME_LISTS)]
 
@@ -171,7 +177,12 @@ class RowOutputs:
             batches = self._with_batch(table, part)[_MERGED_BATCH].to_numpy()
             borders = np.r_[0, np.flatnonzero(np.diff(batches)) + 1, len(batches)].tolist()
             names = [
-                query_names(table[MISSED_BY].slice(start, stop - start), groups[int(batches[start])], since)
+                query_names(
+                    table[MISSED_BY].slice(start, stop - start),
+                    groups[int(batches[start])],
+                    since,
+                    renamed or {},
+                )
                 for start, stop in pairwise(borders)
                 if start < stop
             ]
@@ -225,10 +236,20 @@ class RowOutputs:
             yield read_parquet(file, self.store.raw(file))
 
 
-def query_names(bits: pa.ChunkedArray, groups: QueryGroups, since: Mapping[str, int] | None) -> pa.Array:
+def query_names(
+    bits: pa.ChunkedArray,
+    groups: QueryGroups,
+    since: Mapping[str, int] | None,
+    renamed: Mapping[tuple[str, int], str],
+) -> pa.Array:
     """The queries that missed each row; of those in `since` only, if they joined with these batches."""
     chosen = [
-        [name for name, joined in group if since is None or since.get(name) == joined] for group in groups
+        [
+            renamed.get((name, joined), name)
+            for name, joined in group
+            if since is None or since.get(name) == joined
+        ]
+        for group in groups
     ]
     names_by_bits: dict[bytes, list[str]] = {}  # many rows are missed by the same queries
     names = []

@@ -66,6 +66,9 @@ class BatchHistory:
         now, made = time.monotonic(), time.time_ns() // 1000
         with self._lock:
             self.batch_times.add(report.seconds)
+            for name, to in report.renamed:
+                if name in self.results:
+                    self.results[to], self.last[to] = self.results.pop(name), self.last.pop(name)
             if report.stream is not None and report.outcome.rows:
                 arrivals = self._rows.setdefault(report.stream, deque())
                 arrivals.append((now, report.outcome.rows))

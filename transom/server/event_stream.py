@@ -117,11 +117,11 @@ class SharedReader:
     ) -> EncodedChunk:
         """Results after a cursor; JSON answers include `columns`.
 
-        With `text`, raise NotFound if another query has taken the name.
+        With `text`, raise NotFound if another query has taken the name, or an edit has changed the columns.
         """
         current_text = self.service.text(name)
-        if text is not None and current_text != text:
-            raise NotFound(f"the query {name} was dropped, and another query has its name")
+        if text is not None and not self.service.follows(name, text):
+            raise NotFound(f"the query {name} was dropped or has other columns now")
         if self._generation != self.signal.generation or self._bytes > CACHE_BYTES:
             self._generation, self._bytes = self.signal.generation, 0
             self._tasks = {}

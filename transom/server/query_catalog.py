@@ -12,7 +12,7 @@ from transom.plan.explain.text_parts import readable
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
 from transom.server.batch_history import BatchHistory
-from transom.server.query_description import QueryDescription, describe
+from transom.server.query_description import QueryDescription, description_of
 
 
 class QueryCatalog:
@@ -38,7 +38,7 @@ class QueryCatalog:
                 bound = handle.bound
             except StateError:  # the batch that the query joins with has begun, but is not committed yet
                 bound = self.engine.check(handle.text)
-            description = self.descriptions[key] = describe(bound)
+            description = self.descriptions[key] = description_of(bound)
         return description
 
     def status(self, handle: QueryHandle) -> QueryStatus:
@@ -58,9 +58,13 @@ class QueryCatalog:
             aggressiveness=_own_aggressiveness(handle, description) if tuned is None else tuned,
             tuned=tuned is not None,
             suspended=handle.suspended,
+            paused=handle.paused,
+            description=handle.description,
+            tags=handle.tags,
             pending=since is None,
             partial=handle.partial,
             since=since,
+            edited=handle.edited,
             **asdict(handle.account),
             results=self.history.results[name],
             last=self.history.last.get(name),

@@ -60,19 +60,19 @@ class QueryDescription:
 
 
 @singledispatch
-def describe(query: BoundQuery) -> QueryDescription:
+def description_of(query: BoundQuery) -> QueryDescription:
     """Describe a bound query."""
     raise TypeError(f"{type(query).__name__} has no description")
 
 
-@describe.register
+@description_of.register
 def _(query: Query) -> QueryDescription:
     return _describe_windows(
         STANDING, query, result_schema(query), window_text(query.window, query.clock.kind)
     )
 
 
-@describe.register
+@description_of.register
 def _(query: OnDemandQuery) -> QueryDescription:
     kind, length = query.clock.kind, query.window.range
     shown = format_duration(length) if kind is ClockKind.TIME else f"{length:,}"
@@ -94,7 +94,7 @@ def _additive_items(query: Query) -> frozenset[str]:
     return frozenset(item.name for item in query.items if item.sql in additive)
 
 
-@describe.register
+@description_of.register
 def _(query: PreferenceQuery) -> QueryDescription:
     window, schema = query.preference.window, preference_schema(query)
     return QueryDescription(

@@ -52,4 +52,4 @@ class QueryResults:
         description, since = self.catalog.description(handle), handle.since
         if description.kind == ON_DEMAND:
             raise SettingError(f"{handle.name} has no SLIDE and emits no results: look it up")
-        return JournalQuery(handle.name, BEFORE_ANY if since is None else since, description.schema)
+        return JournalQuery(handle.stored_name, BEFORE_ANY if since is None else since, description.schema)

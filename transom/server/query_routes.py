@@ -13,6 +13,7 @@ from transom.api.parameters import with_parameters
 from transom.api.records import (
     AccuracyInfo,
     CoverageInfo,
+    EditedQuery,
     QueryDetail,
     QueryList,
     QueryStatus,
@@ -20,7 +21,7 @@ from transom.api.records import (
     parse_record,
     record_of,
 )
-from transom.api.requests import LookupQuery, NewQuery, ProdQuery, Tuning
+from transom.api.requests import LookupQuery, NewQuery, ProdQuery, QueryChange, SQLText, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import EVENT, EventStream
@@ -45,10 +46,18 @@ CursorText = Annotated[
 ]
 
 
+def searched_texts(status: QueryStatus) -> tuple[str, ...]:
+    """The texts of a query that a search looks at."""
+    return status.name, status.sql, status.description, *status.tags
+
+
 @query_router.get("")
 async def queries(
     context: ReadContext,
-    search: Annotated[str, Query(max_length=256, description="text in the name or the SQL")] = "",
+    search: Annotated[
+        str, Query(max_length=256, description="text in the name, the SQL, the description or a tag")
+    ] = "",
+    tag: Annotated[str, Query(max_length=60, description="only queries with this tag")] = "",
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> QueryList:
@@ -59,7 +68,8 @@ async def queries(
         matches = [
             status
             for status in context.service.queries()
-            if wanted in status.name.casefold() or wanted in status.sql.casefold()
+            if (not tag or tag in status.tags)
+            and any(wanted in part.casefold() for part in searched_texts(status))
         ]
         return QueryList(tuple(matches[offset : offset + limit]), len(matches))
 
@@ -80,6 +90,29 @@ async def query_status(context: ReadContext, name: QueryName) -> QueryDetail:
     return await context.threads.quick(lambda: context.service.query_detail(name))
 
 
+@query_router.put("/{name}", name="edit")
+async def edit_query(
+    context: RegistrationContext,
+    name: QueryName,
+    body: SQLText,
+    dry_run: Annotated[bool, Query(description="only say what would become of the query")] = False,
+) -> EditedQuery:
+    """Give a query another text, with the next batch; the answer says what becomes of its open windows."""
+    return await context.threads.slow(
+        lambda: context.service.edit(name, with_parameters(body.sql, body.parameters), dry_run)
+    )
+
+
+@query_router.patch("/{name}", name="change")
+async def change_query(context: ChangeContext, name: QueryName, body: QueryChange) -> QueryStatus:
+    """Rename, describe, tag, pause or resume a query, with the next batch; fields that are left out stay."""
+    return await context.threads.slow(
+        lambda: context.service.change(
+            name, to=body.name, description=body.description, tags=body.tags, paused=body.paused
+        )
+    )
+
+
 @query_router.delete("/{name}", name="drop", status_code=204)
 async def drop_query(context: ChangeContext, name: QueryName) -> None:
     """Drop a query; it leaves with the next batch."""
@@ -88,7 +121,7 @@ async def drop_query(context: ChangeContext, name: QueryName) -> None:
 
 @query_router.post("/{name}/resume", name="resume", status_code=204)
 async def resume_query(context: ChangeContext, name: QueryName) -> None:
-    """Let a suspended query take part in batches again; it joins with the next batch."""
+    """Let a suspended or paused query take part in batches again; it joins with the next batch."""
     await context.threads.slow(lambda: context.service.resume(name))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow as pa
 from transom.api.errors import LimitError, NotFound
 from transom.api.records import (
     CheckedQuery,
+    EditedQuery,
     EngineState,
     QueryDetail,
     QueryStatus,
@@ -33,16 +34,17 @@ from transom.api.records import (
     ViewStatus,
 )
 from transom.api.result_chunk import ResultChunk
-from transom.errors import SettingError, near_miss
+from transom.errors import SettingError, StateError, near_miss
 from transom.estimates import Accuracy
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
+from transom.runtime.query_changes import checked_tags
 from transom.server.batch_history import BatchHistory
 from transom.server.engine_monitor import EngineMonitor
 from transom.server.limits import ServiceLimits
 from transom.server.previews import Previews, is_preview
 from transom.server.query_catalog import QueryCatalog
-from transom.server.query_description import describe, sql_type
+from transom.server.query_description import description_of, sql_type
 from transom.server.query_policy import refuse_costly
 from transom.server.query_results import QueryResults
 from transom.server.stream_reports import StreamReports
@@ -164,7 +166,7 @@ class Service:
         """Describe a query without registering it; raise the error that registering it would raise."""
         self._check_text(sql)
         with self._bind_lock:
-            description = describe(self.engine.check(sql))
+            description = description_of(self.engine.check(sql))
             plan = self.engine.explain_text(sql)
         return CheckedQuery(
             kind=description.kind,
@@ -206,9 +208,73 @@ class Service:
         self._handle(name).drop()
         self.catalog.forget(name)
 
+    def pause(self, name: str) -> None:
+        """Let a query take no part in batches, from the next one on, until it is resumed."""
+        self._refuse_preview(name)
+        self._handle(name).pause()
+
     def resume(self, name: str) -> None:
-        """Let a suspended query take part in batches again, from the next one on."""
+        """Let a suspended or paused query take part in batches again, from the next one on."""
         self._handle(name).resume()
+
+    def edit(self, name: str, sql: str, dry_run: bool = False) -> EditedQuery:
+        """Give a query another text with the next batch; says what becomes of its open windows.
+
+        With `dry_run` nothing changes.
+        """
+        self._refuse_preview(name)
+        self._check_text(sql)
+        with self._bind_lock:
+            handle = self._handle(name)
+            outcome = handle.edit(sql, dry_run=dry_run)
+        return EditedQuery(
+            self.catalog.status(handle),
+            outcome.kept,
+            outcome.changed,
+            outcome.results_continue,
+            outcome.message,
+        )
+
+    def change(
+        self,
+        name: str,
+        to: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        paused: bool | None = None,
+    ) -> QueryStatus:
+        """Rename, describe, pause or resume a query with the next batch.
+
+        What is None stays as it is.
+        """
+        self._refuse_preview(name)
+        handle = self._handle(name)
+        given_tags = None if tags is None else checked_tags(tags)
+        if to is not None:
+            check_name(to)
+        if paused and handle.suspended is not None:
+            raise StateError(f"the query {name} is suspended already: {handle.suspended}")
+        if to is not None and to != name:  # first: what follows can't fail
+            handle.rename(to)
+        if paused is not None and paused != handle.paused:
+            handle.pause() if paused else handle.resume()
+        if description is not None or given_tags is not None:
+            handle.describe(description, given_tags)
+        return self.catalog.status(handle)
+
+    def follows(self, name: str, text: str) -> bool:
+        """Whether a query is the one that had a text: it still has it, or an edit has left its columns as they were."""
+        handle = self._handle(name)
+        if handle.text == text:
+            return True
+        before = self.catalog.descriptions.get((name, text))
+        if handle.edited is None or before is None:
+            return False
+        return before.schema == self.catalog.description(handle).schema
+
+    def _refuse_preview(self, name: str) -> None:
+        if is_preview(name):
+            raise SettingError(f"{name} is a preview, which can't be changed")
 
     def explain(self, name: str | None = None, format: str = "text", verbose: bool = False) -> str:
         """The plan of one query or of all, as text, json or mermaid."""

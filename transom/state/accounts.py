@@ -97,6 +97,15 @@ class Accounts:
         names = tuple(self.names[place] for place in kept.tolist())
         return Accounts(names, self.counts[:, kept], runs, self.unaccounted)
 
+    def renamed(self, name: str, to: str) -> Accounts:
+        """The accounts after a query got another name."""
+        return Accounts(
+            tuple(to if each == name else each for each in self.names),
+            self.counts,
+            self.windows,
+            self.unaccounted,
+        )
+
     def plus(
         self,
         names: Sequence[str],

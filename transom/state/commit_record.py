@@ -15,7 +15,10 @@ PaceSamples = Sequence[tuple[int, float]]  # amounts of work, each with the seco
 
 @dataclass(frozen=True)
 class QueryRecord:
-    """A registered query. One that is suspended says why."""
+    """A registered query. One that is suspended says why.
+
+    `origin` is the name that it had when it joined: its results are stored under that name.
+    """
 
     name: str
     text: str
@@ -24,6 +27,11 @@ class QueryRecord:
     suspended: str | None = None
     failing: int = 0  # batches in a row in which one of its functions failed
     summaries: tuple[str, ...] = ()  # that it was bound to
+    origin: str | None = None  # None: it was not renamed
+    edited: int = 0  # the batch that gave it its text; 0: it joined with it
+    paused: bool = False
+    description: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,16 @@ from transom.elements import (
     ClockKind,
     Control,
     CreateView,
+    Describe,
     Drop,
     DropView,
+    Edit,
     Forget,
+    Pause,
     Prod,
     Punctuation,
     Register,
+    Rename,
     Resume,
     Summarize,
     Summary,
@@ -137,6 +141,14 @@ def decode_summary(stored: dict[str, Any]) -> Summary:
 def encode_control(element: Control) -> dict[str, Any]:
     """A control element; `control` says which."""
     match element:
+        case Edit(name, text, partial):
+            return {"control": "edit", "name": name, "text": text, "partial": partial}
+        case Rename(name, to):
+            return {"control": "rename", "name": name, "to": to}
+        case Pause(name):
+            return {"control": "pause", "name": name}
+        case Describe(name, description, tags):
+            return {"control": "describe", "name": name, "description": description, "tags": list(tags)}
         case Register(name, text, partial):
             return {"control": "register", "name": name, "text": text, "partial": partial}
         case Drop(name):
@@ -177,6 +189,14 @@ def decode_control(stored: dict[str, Any]) -> Control:
     match stored["control"]:
         case "register":
             return Register(stored["name"], stored["text"], stored["partial"])
+        case "edit":
+            return Edit(stored["name"], stored["text"], stored["partial"])
+        case "rename":
+            return Rename(stored["name"], stored["to"])
+        case "pause":
+            return Pause(stored["name"])
+        case "describe":
+            return Describe(stored["name"], stored["description"], tuple(stored["tags"]))
         case "drop":
             return Drop(stored["name"])
         case "resume":

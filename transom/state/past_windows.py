@@ -30,3 +30,15 @@ class PastWindows:
         }
         starts = {name: start for name, start in self.starts.items() if name not in set(names)}
         return PastWindows({kind: table for kind, table in tables.items() if table.num_rows}, starts)
+
+    def renamed(self, name: str, to: str) -> PastWindows:
+        """The same after a query got another name."""
+        tables = {
+            kind: table.set_column(
+                table.schema.get_field_index("query"),
+                table.schema.field("query"),
+                pc.if_else(pc.equal(table["query"], name), to, table["query"]),
+            )
+            for kind, table in self.tables.items()
+        }
+        return PastWindows(tables, {to if each == name else each: at for each, at in self.starts.items()})

@@ -34,6 +34,11 @@ REGISTERED_SCHEMA = pa.schema(
         "suspended": pa.string(),
         "failing_batches": pa.int64(),
         "summaries": pa.list_(pa.string()),
+        "origin": pa.string(),
+        "edited_batch": pa.int64(),
+        "paused": pa.bool_(),
+        "description": pa.string(),
+        "tags": pa.list_(pa.string()),
     }
 )
 SELECTION_SCHEMA = pa.schema(
@@ -85,6 +90,11 @@ def encode_registered(queries: Sequence[QueryRecord]) -> pa.Table:
         [query.suspended for query in queries],
         [query.failing for query in queries],
         [query.summaries for query in queries],
+        [query.origin for query in queries],
+        [query.edited for query in queries],
+        [query.paused for query in queries],
+        [query.description for query in queries],
+        [query.tags for query in queries],
     ]
     return _table(columns, REGISTERED_SCHEMA)
 
@@ -93,8 +103,34 @@ def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
     """The registered queries of a table."""
     columns = (table[name].to_pylist() for name in REGISTERED_SCHEMA.names)
     return tuple(
-        QueryRecord(name, text, partial, since, suspended, failing, tuple(summaries))
-        for name, text, partial, since, suspended, failing, summaries in zip(*columns, strict=True)
+        QueryRecord(
+            name,
+            text,
+            partial,
+            since,
+            suspended,
+            failing,
+            tuple(summaries),
+            origin,
+            edited,
+            paused,
+            description,
+            tuple(tags),
+        )
+        for (
+            name,
+            text,
+            partial,
+            since,
+            suspended,
+            failing,
+            summaries,
+            origin,
+            edited,
+            paused,
+            description,
+            tags,
+        ) in zip(*columns, strict=True)
     )
 
 

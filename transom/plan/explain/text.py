@@ -142,7 +142,7 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     if stream.sidelined is not None:
         yield f"  sidelined: {stream.sidelined}"
     for name, why in stream.suspended.items():
-        yield f"  suspended: {name}: {why}"
+        yield f"  paused: {name}" if why == "paused" else f"  suspended: {name}: {why}"
     uses = sum(scalar.uses for scalar in stream.project)
     by_spark = sum(scalar.by_spark is not None for scalar in stream.project)
     shared_out = f"; Spark evaluates {by_spark:,}, compiled code the others" if by_spark else ""

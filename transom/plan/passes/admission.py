@@ -3,6 +3,9 @@
 A query that joins adds its windows and aggregates to the selection that reads the same tuples, if there is
 one. Retained slices hold everything that was accepted: where none of them lies across an edge of the
 new query's windows they answer exactly; the rest the query has missed.
+
+A query that takes the place of another joins while the other one's slices are still there. If they are all that it
+needs, it goes on as if it had always been there.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
 from transom.plan.families import Selection
 from transom.plan.layout import Layout, with_slots
+from transom.plan.replacement import Replacement
 from transom.plan.slot_sources import (
     in_layout_order,
     is_answered,
@@ -47,11 +51,34 @@ def admission(context: PlanContext) -> Decision | None:
     change = context.membership
     if change is None or change.changes_nothing:
         return None
-    state = release(context.state, change.leaving, change.queries)
-    state, choices = _admit(state, change, context.strategy)
-    closed = () if not change.leaving else context.state.selections.keys() - state.selections.keys()
-    ended = [*map(Subject.query, change.leaving), *Subject.selections(closed)]
+    replaced = list(change.replaced.values())
+    aside = {one.aside.name: one.aside for one in replaced}
+    state = _set_aside(context.state, replaced)
+    state = release(state, change.leaving, {**change.queries, **aside})
+    state, choices = _admit(state, replace(change, queries={**change.queries, **aside}), context.strategy)
+    state = release(state, aside, change.queries)
+    has_left = change.leaving or aside
+    closed = () if not has_left else context.state.selections.keys() - state.selections.keys()
+    ended = [*map(Subject.query, [*change.leaving, *change.replaced]), *Subject.selections(closed)]
     return Decision(choices, ended=ended, state=state)
+
+
+def _set_aside(state: State, replaced: Sequence[Replacement]) -> State:
+    """The state in which replaced queries have other names; what does not hold for their successors is gone."""
+    if not replaced:
+        return state
+    names = {one.before.name: one.aside.name for one in replaced}
+    past = [one.after.name for one in replaced if not one.keeps_past]
+    prodders = [one.after.name for one in replaced if not one.keeps_prodder]
+    estimators = [one.after.name for one in replaced if not one.keeps_estimator]
+    return replace(
+        state,
+        queries={names.get(name, name): own for name, own in state.queries.items()},
+        accounts=state.accounts.without([one.after.name for one in replaced if not one.continues]),
+        past=state.past.without(past),
+        prodders=_without(state.prodders, prodders),
+        estimators=_without(state.estimators, estimators),
+    )
 
 
 def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State, list[Choice]]:
@@ -64,6 +91,17 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
     changed, choices = _Change(state), []
     # Queries with moments come first, so that others can read theirs.
     for query in sorted(change.joining, key=lambda query: not query.has_moments):
+        replacement = change.replaced.get(query.name)
+        if replacement is not None and replacement.takes_over(
+            state, own := state.queries[replacement.aside.name]
+        ):
+            changed.take_over(query, own)
+            choices.append(
+                _choice(
+                    query, f"keeps selection {own.homes[0]}", "it needs the same slices", "keeps_selection"
+                )
+            )
+            continue
         missed = None if query.query.stream in results else state.missed(query.query.clock)
         private = _why_private(query, strategy, query.name in partial and missed != IntervalSet())
         name = query.selection if private is None else f"{query.selection} for {query.name}"
@@ -329,6 +367,12 @@ class _Change:
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
         self.members.setdefault(home, []).append(query.name)
         self.queries[query.name] = QueryState((home,), unseen).for_window(query.query.window.range)
+
+    def take_over(self, query: CompiledQuery, own: QueryState) -> None:
+        """Let a query read what the query that it replaces has read."""
+        for home in own.homes:
+            self.members.setdefault(home, []).append(query.name)
+        self.queries[query.name] = own
 
     def close(self, home: int) -> None:
         selection = self.selections.pop(home)
