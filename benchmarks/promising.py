@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
-from transom.promising.batch_tuples import BatchArrival, batch_arrival, batch_tuples, tuple_columns
+from transom.promising.batch_tuples import BatchArrival, batch_tuples, tuple_columns
 from transom.promising.execution import DriverTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import make_probes
@@ -27,7 +27,7 @@ from transom.promising.state_updates import evicted, with_arrival, with_register
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, EstimatedCount
 from transom.sql.query import And, Comparison, Scalar
-from transom.state.promising import PromisingState, TupleRun
+from transom.state.promising import PromisingState
 
 SECOND = 1_000_000
 WINDOW, SPAN = 30 * SECOND, 600 * SECOND
@@ -96,9 +96,7 @@ class Core:
         own = self.state.summaries[summary]
         shape, want = own.representation.shape, tuple_columns(self.shapes[summary], self.queries)
         tuples = batch_tuples(table, shape, want, self.batch_id).since(own.late_before)
-        arrival = replace(
-            batch_arrival(shape, tuples, want, table.num_rows - len(tuples)), run=TupleRun(tuples)
-        )
+        arrival = BatchArrival.of_run(shape, tuples, want, table.num_rows - len(tuples))
         self._run({summary: arrival}, budget)
 
     def _run(self, arrivals: Mapping[str, BatchArrival], budget: int | None) -> None:

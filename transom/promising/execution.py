@@ -26,7 +26,6 @@ from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
     TupleColumns,
-    batch_arrival,
     batch_tuples,
     concat_tuples,
     tuple_columns,
@@ -42,7 +41,7 @@ from transom.results.emit import BatchOutput
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
-from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
+from transom.state.promising import PreferenceState, PromisingState, SummaryState
 from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
@@ -300,8 +299,7 @@ def _driver_arrival(
         return None
     shape = summary_state.representation.shape
     tuples = batch_tuples(table, shape, want, batch_id).since(summary_state.late_before)
-    arrival = batch_arrival(shape, tuples, want, table.num_rows - len(tuples))
-    return replace(arrival, run=TupleRun(tuples)) if arrival.rows else arrival
+    return BatchArrival.of_run(shape, tuples, want, table.num_rows - len(tuples))
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:

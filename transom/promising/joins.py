@@ -43,11 +43,10 @@ def batch_values(tuples: KeptTuples, number: Floats | None = None) -> BatchValue
     ([2, 1], [12, 11])
     """
     runs = tuples.by_key
-    count = np.bincount(runs.codes // max(len(tuples), 1), minlength=len(runs.keys))
-    first = np.cumsum(count) - count
+    count, first = runs.counts, runs.starts
     if not len(first):
         return BatchValues(runs.keys, count, count, count, count, number)
-    time, rows = tuples.time[runs.rows], runs.rows[first]
+    time, rows = tuples.time[runs.rows], runs.firsts
     return BatchValues(
         runs.keys,
         tuples.bucket[rows],

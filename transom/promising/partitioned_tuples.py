@@ -129,7 +129,8 @@ class PartitionedTuples:
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
-        return replace(summary, runs=(), files=(*summary.files, ref))
+        settled = summary.representation.settle()  # the driver plans without the tuples from now on
+        return replace(summary, representation=settled, runs=(), files=(*summary.files, ref))
 
     def _merged(self, summary: SummaryState, batch_id: int) -> SummaryState:
         floor = summary.representation.floor

@@ -17,7 +17,6 @@ from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
@@ -132,9 +131,9 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     numbers = as_numbers(whole.table[NUMBER_COLUMN]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
-    made = summarize_steps(shape, whole.time, whole.key, buckets, floor)
-    known = Representation.new(shape).inserted(made, before.high or 0, before.since)
-    return replace(summary, representation=known, runs=(TupleRun(KeptTuples.of(table)),))
+    tuples = KeptTuples.of(table)
+    known = Representation.new(shape).awaiting(tuples, before.since).advanced(before.since)
+    return replace(summary, representation=known, runs=(TupleRun(tuples),))
 
 
 def _best_for_join(
