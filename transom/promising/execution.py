@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Keys
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.plan.planner import Planner
@@ -277,6 +277,15 @@ class DriverTuples:
                 tables = [pa.schema([*FIELDS, pa.field(column, pa.null())]).empty_table()]
             self._near[key] = KeptTuples(pa.concat_tables(tables, promote_options="default").combine_chunks())
         return self._near[key]
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        tuples = [run.tuples for run in self.state.summaries[summary].runs]
+        near = [part for part in tuples if since is None or part.times[1] >= since]
+        keys = [
+            part.key if since is None or part.times[0] >= since else part.key[part.time >= since]
+            for part in near
+        ]
+        return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
 
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()

@@ -160,8 +160,13 @@ def _chosen(tuples: KeptTuples, where: Predicate | None, column: str | None, sin
 def _collide(
     columns: tuple[pa.ChunkedArray, pa.ChunkedArray], rows: tuple[Ints, Ints], keys: tuple[Keys, Keys]
 ) -> bool:
-    """Whether tuples with the same key have different values; that is rare."""
+    """Whether tuples with the same key have different values; that is rare.
+
+    The hash of an integer is a chain of invertible steps, so different integers have different keys.
+    """
     if not len(rows[0]) or not len(rows[1]):
+        return False
+    if columns[0].type == columns[1].type and pa.types.is_integer(columns[0].type):
         return False
     own, first = np.unique(keys[0][rows[0]], return_index=True)
     value = columns[0].take(pa.array(rows[0][first]))

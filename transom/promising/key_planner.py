@@ -148,7 +148,7 @@ class KeyPlanner:
         shared = probing.shape.name, window
         if shared not in self._totals:
             since = newest_window_start(probing, window)
-            key = self.read.between(probing.shape.name, since, None).key
+            key = self.read.keys_since(probing.shape.name, since)
             value = np.searchsorted(values.key, key)
             value[value == len(values)] = 0
             counts = np.bincount(value[values.key[value] == key], minlength=len(values))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Keys
 from transom.elements import Summary
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import (
@@ -250,6 +250,9 @@ class _Files:
 
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         return self._kept(summary).between(since, until)
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        return self._kept(summary).since(since).key
 
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:

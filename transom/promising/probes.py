@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Keys, Mask
 from transom.kernel.predicates import evaluate
 from transom.promising.found_tuples import (
     FoundTuples,
@@ -84,6 +84,10 @@ class TupleReader(Protocol):
 
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         """The tuples from a time to before another, in no particular order."""
+        ...
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        """The keys of the tuples from a time on, in no particular order."""
         ...
 
 

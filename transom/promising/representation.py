@@ -230,8 +230,10 @@ class Representation:
         if zones:
             whole = concat_summaries([zone.summaries for zone in zones]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
-        first = min((int(part.batch_id.min()) for part in waiting), default=None)
-        return array_bytes.pack({"high": self.high, "since": self.since, "waiting": first}, parts)
+        meta = {"high": self.high, "since": self.since}
+        if waiting:
+            meta["waiting"] = min(int(part.batch_id.min()) for part in waiting)
+        return array_bytes.pack(meta, parts)
 
     def __reduce__(self) -> tuple:
         return Representation.unpacked, (self.shape, self.settle().packed())

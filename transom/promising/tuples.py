@@ -37,8 +37,13 @@ class KeptTuples:
     def of(table: pa.Table) -> KeptTuples:
         """The tuples of a table, sorted; ties stay in order of arrival."""
         table = table.combine_chunks()
-        columns = [table.column(name).to_numpy() for name in ("batch", "time", "bucket")]
-        order = np.lexsort(columns)
+        batch, time, bucket = (table.column(name).to_numpy() for name in ("batch", "time", "bucket"))
+        if (
+            len(batch) and (batch[0] == batch).all()
+        ):  # one number for bucket and time sorts faster than two columns
+            order = np.argsort(CellPlaces.of(bucket.astype(np.int64), time).codes, kind="stable")
+        else:
+            order = np.lexsort((batch, time, bucket))
         if np.array_equal(order, np.arange(len(order))):
             return KeptTuples(table)
         return KeptTuples(table.take(pa.array(order)))
