@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.arrays import Floats
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import BatchArrival, batch_tuples, tuple_columns
 from transom.promising.execution import DriverTuples
+from transom.promising.pace import Pace
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import make_probes
 from transom.promising.state_updates import evicted, with_arrival, with_registered
@@ -99,6 +101,8 @@ class Core:
     state: PromisingState = field(init=False)
     batch_id: int = 0
     produced: int = 0
+    probes: int = 0  # of the last batch, and the seconds that they took
+    probing: float = 0.0
 
     def __post_init__(self) -> None:
         queries = {name: (query, 0) for name, query in self.queries.items()}
@@ -108,6 +112,7 @@ class Core:
     def push(self, summary: str, table: pa.Table, budget: int | None) -> None:
         """A batch of rows of a summary's stream."""
         self.batch_id += 1
+        self.probes, self.probing = 0, 0.0
         own = self.state.summaries[summary]
         shape, want = own.representation.shape, tuple_columns(self.shapes[summary], self.queries)
         tuples = batch_tuples(table, shape, want, self.batch_id).since(own.late_before)
@@ -124,11 +129,13 @@ class Core:
         planner, queries = ProbePlanner(state, arrivals, self.batch_id, read), dict(state.queries)
         for name, query in self.queries.items():
             probes, rows, cost = planner.plan(name, query, budget), 0, 0
+            began = time.process_time()
             for side, probe in enumerate(probes):
                 if probe.whole is not None or probe.taken.any():
                     done = make_probes(probe, read, None if budget is None else budget - cost)
                     rows, cost = rows + done.table.num_rows, cost + done.charge
                     probes[side] = replace(probe, taken=done.made)
+            self.probes, self.probing = self.probes + cost, self.probing + time.process_time() - began
             queries[name] = planner.state_after(name, query, probes, cost, rows)
             self.produced += rows
         self.state = PromisingState(evicted(summaries, self.queries), queries)
@@ -196,6 +203,46 @@ def selections(count: int, budget: int | None, size: int = 2_000, rounds: int = 
     return float(np.median(spent)) * 1e3, float(np.median(plain)) * 1e3
 
 
+# --- budgets of time ---------------------------------------------------------------------------------
+
+
+def timed_join(
+    stream: Sequence[tuple[int, pa.Table]], window: int, micros: int | None, probes: int | None = None
+) -> tuple[int, Floats]:
+    """The pairs of a join with a budget of time or of probes, and the seconds of each batch."""
+    core, pace, spent = join_core("desc", window), Pace(), []
+    for store, table in stream:
+        budget = probes if micros is None else pace.probes(micros)
+        began = time.process_time()
+        core.push(f"items{store}", table, budget)
+        spent.append(time.process_time() - began)
+        pace.note(core.probes, core.probing, spent[-1] - core.probing)
+    return core.produced, np.array(spent)
+
+
+def time_budget(workload: Workload, size: int = 2_000, count: int = 200) -> None:
+    """Print whether a budget of time holds at three times capacity, and how good the best fixed setting is."""
+    arrays = list(batches(size * count // 2, size, workload.items))
+    tables = [(store, rows_of(items, times, rows)) for store, items, times, rows in arrays]
+    every, exact = timed_join(tables, workload.window, None)
+    settled = slice(
+        count // 5, None
+    )  # the first batches have few partners, and less to do than the budget allows
+    micros = int(exact[settled].mean() / 3 * 1e6)
+    produced, spent = timed_join(tables, workload.window, micros)
+    fixed = {
+        probes: timed_join(tables, workload.window, None, probes)
+        for probes in (np.linspace(0.1, 0.5, 5) * every / count).astype(int).tolist()
+    }
+    within = [found for found, took in fixed.values() if took[settled].mean() <= 1.02 * micros / 1e6]
+    off = np.abs(spent[settled] / (micros / 1e6) - 1)
+    print(
+        f"BUDGET '{micros / 1e3:.0f} ms' at three times capacity, {count} batches of {size:,}: a batch takes"
+        f" {spent[settled].mean() * 1e3:.0f} ms on average; {np.mean(off <= 0.2):.0%} are within 20 %;"
+        f" {produced / max(within):.2f} of the output of the best fixed setting"
+    )
+
+
 # --- the tables ----------------------------------------------------------------------------------
 
 
@@ -232,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for title, workload in WORKLOADS.items():
         for size in options.batch:
             compare(title, workload, options.tuples, size, options.rounds)
+    time_budget(Workload(20, 60 * SECOND))
     for budget in (None, 20):
         ours, masks = selections(options.selections, budget)
         kind = "no budget" if budget is None else f"budget of {budget}"

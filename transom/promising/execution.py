@@ -8,7 +8,7 @@ budget is spent on, and tasks make the probes where the tuples are.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -92,7 +92,14 @@ class _Answers:
 class Promising:
     """The part of the batch loop for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, files: ExecutorFiles, planner: Planner):
+    def __init__(
+        self,
+        backend: Backend,
+        files: ExecutorFiles,
+        planner: Planner,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self.clock = clock
         self.backend, self.planner, self.place = backend, planner, planner.strategy.place
         self.tuples, self.pace = PartitionedTuples(files, planner), Pace()
         self.review = StructureReview(planner.strategy.limits)
@@ -113,7 +120,7 @@ class Promising:
         """The arrival of a batch's accepted rows in each summary of their stream."""
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
-        started = time.perf_counter()
+        started = self.clock()
         for name, summary_state in run.batch.state.promising.summaries.items():
             shape = summary_state.representation.shape
             if shape.stream != stream:
@@ -128,7 +135,7 @@ class Promising:
                 arrival = self.tuples.arrive(frame, summary_state, want, intent.batch_id)
             if arrival is not None:
                 arrivals[name] = arrival
-        self._inserting = time.perf_counter() - started if arrivals else 0.0
+        self._inserting = self.clock() - started if arrivals else 0.0
         return arrivals
 
     def _is_on_driver(self, run: IngestRun) -> bool:
@@ -146,12 +153,12 @@ class Promising:
         at: int,
     ) -> BatchOutput:
         """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
+        started = self.clock()
         before, living = output.state.promising, queries
         summaries = {
             name: with_arrival(summary_state, arrivals[name]) if name in arrivals else summary_state
             for name, summary_state in before.summaries.items()
         }
-        started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
         promising_state = PromisingState(summaries, before.queries)
         planner = ProbePlanner(promising_state, arrivals, intent.batch_id, DriverTuples(promising_state))
@@ -160,18 +167,21 @@ class Promising:
             for name, query in living.items()
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
-        planned = time.perf_counter()
+        planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
         charge = sum(query_probes.charge for query_probes in made.values())
-        fixed = planned - started + self._inserting if arrivals else 0.0
-        self.pace.note(charge, time.perf_counter() - planned, fixed)
+        probed = self.clock()
         promising_state = PromisingState(evicted(summaries, living), answered.queries)
         whole = {name: self._whole_budget(query, budgets[name]) for name, query in living.items()}
         given = ReviewInput(intent.batch_id, arrivals, living, whole)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
         results = Results([*output.results.batches, *answered.batches], output.results.stored)
+        if made:  # a budget is that of one query
+            others = planned - started + self.clock() - probed
+            fixed = self._inserting + others / len(made) if arrivals else 0.0
+            self.pace.note(charge // len(made), (probed - planned) / len(made), fixed)
         return replace(output, state=after, results=results)
 
     def _whole_budget(self, query: PreferenceQuery, budget: int | None) -> int | None:
