@@ -33,7 +33,7 @@ from transom.promising.batch_tuples import (
 from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
-from transom.promising.probes import Probe, ProbeResult, make_probes
+from transom.promising.probes import Draws, Probe, ProbeResult, make_probes
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import FIELDS, KeptTuples
@@ -55,7 +55,8 @@ Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by nam
 class _Made:
     """A query's probes in a batch: those of the last round, and the results and the cost of all rounds."""
 
-    def __init__(self, probes: list[Probe], budget: int | None):
+    def __init__(self, probes: list[Probe], budget: int | None, batch_id: int):
+        self.draws = Draws.of(probes, batch_id) if probes[0].query.samples else None
         self.probes, self.budget, self.charge, self.on_executors = probes, budget, 0, False
         self._tables: list[pa.Table] = []
 
@@ -68,6 +69,8 @@ class _Made:
         if done.table.num_columns:
             self._tables.append(done.table)
         self.charge += done.charge
+        if self.draws is not None:
+            self.draws.add(self.probes[side].regions, done.made)
         self.probes[side] = replace(self.probes[side], taken=done.made, whole=None)
 
     @property
@@ -197,7 +200,7 @@ class Promising:
         Tuples outside of a window cost nothing, so part of a budget may be left. Further rounds spend it; there
         are fewer rounds if each is a job.
         """
-        made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
+        made = {name: _Made(probes, budgets[name], planner.batch_id) for name, probes in plans.items()}
         turn = dict(made)
         for number in range(ROUNDS):
             if number:
@@ -254,6 +257,7 @@ class Promising:
                 planner.state,
                 moment,
                 self.backend.scalars,
+                query_probes.draws,
             )
             after = planner.state_after(name, query, query_probes.probes, query_probes.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)

@@ -91,6 +91,10 @@ class KeyPlanner:
         """The lines of matches as regions, with their promises."""
         query = reading.query
         arrival = self.arrivals[query.sides[reading.side].summary]
+        if query.samples:
+            low, none = np.array([arrival.low]), np.zeros(1, np.int64)
+            times = low, np.array([arrival.high + 1])
+            return regions_by_key(found, self.batch_id, none, low, np.ones(1), times)
         values, key = arrival.values, found.lines.key
         value = np.searchsorted(values.key, key)
         number = None if values.number is None else values.number[value]

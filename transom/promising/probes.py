@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -69,6 +69,39 @@ class Probe:
         left = self.regions.left[some] - self.taken[some]
         expected = self.regions.expected[some] * left / np.maximum(self.regions.probes[some], 1)
         return float(expected.sum()), int(left.sum())
+
+
+@dataclass
+class Draws:
+    """How many tuples of each batch a sample has drawn so far in this batch, and from how many it could."""
+
+    drawn: dict[int, int] = field(default_factory=dict)
+    earlier: dict[int, int] = field(default_factory=dict)
+    total: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, probes: Sequence[Probe], batch_id: int) -> Draws:
+        """The tuples to draw from, before the first probe of a batch is made."""
+        draws = cls()
+        for probe in probes:
+            regions = probe.regions.where(_sampled(probe.regions))
+            for number in np.unique(regions.batch_id).tolist():
+                here = regions.batch_id == number
+                draws.total[number] = int(regions.probes[here].sum())
+                draws.earlier[number] = int(regions.done[here].sum())
+            if probe.whole is not None:
+                draws.total[batch_id] = draws.drawn[batch_id] = probe.whole.matches.total
+        return draws
+
+    def add(self, regions: Regions, made: Ints) -> None:
+        """Record the probes that were made in some regions."""
+        for number, count in zip(regions.batch_id.tolist(), (made * _sampled(regions)).tolist(), strict=True):
+            self.drawn[number] = self.drawn.get(number, 0) + count
+
+
+def _sampled(regions: Regions) -> Mask:
+    """The regions that a sample is drawn from; the others have no matches, as far as the summary knows."""
+    return regions.by_key | (regions.likely & (regions.expected > 0))
 
 
 class TupleReader(Protocol):
