@@ -215,7 +215,7 @@ def _probes_by_cell(
         return _kept(probe, [probing.table.take(pa.array(rows))]), len(rows), taken
     probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
     mine, theirs, charge, made = probe_join(
-        regions, taken, probing, probed, probe.query.preference.window, limit
+        regions, taken, probing, probed, probe.query.preference.window, limit, probe.reading.spreads
     )
     tables = [probing.table.take(pa.array(mine)), probed.table.take(pa.array(theirs))]
     return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made
