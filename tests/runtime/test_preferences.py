@@ -375,3 +375,19 @@ def test_only_an_even_sample_has_bounds(make_engine: EngineFactory, tmp_path: Pa
         (row,) = query.results().to_pylist()
         assert row["total"] == 6.0 and "total_low" not in row
     engine.stop()
+
+
+def test_auto_produces_as_much_as_the_best_structure_on_executors(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
+) -> None:
+    """Judged by the pairs that the running engine produces with the same budget."""
+    produced = {}
+    for structure in ("none", "cells", "auto"):
+        engine, feeds = stores(
+            make_engine, tmp_path / structure, f"AND STRUCTURE {structure}", state="executors"
+        )
+        query = engine.register(f"{JOIN.format('desc')} BUDGET 200 PROBES", "cut")
+        sell(engine, feeds, seed, 4)
+        produced[structure] = query.coverage().produced
+        engine.stop()
+    assert produced["auto"] >= 0.8 * max(produced.values()) > produced["none"]

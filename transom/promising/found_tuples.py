@@ -131,6 +131,7 @@ def selected_rows(reading: TupleReading, tuples: KeptTuples) -> Ints:
 def selected_lines(reading: TupleReading, keys: Keys | None, tuples: KeptTuples, rows: Ints) -> FoundTuples:
     """The selected rows of a batch's tuples, as a line for each key; as a single line to draw a sample from."""
     if reading.query.samples:
+        rows = rows[np.lexsort((tuples.key[rows], tuples.time[rows]))]  # in whatever order the buckets are
         return all_selected(
             tuples, rows[_permutation(len(rows), int(tuples.batch_id[0]) if len(tuples) else 0)]
         )

@@ -21,7 +21,7 @@ ESTIMATED_FUNCTIONS = ("count", "sum", "avg", "median")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SampleEstimate:
     """An estimated value and its bounds; None over no tuples, or if the sample is too small for bounds."""
 
     value: float | None
@@ -47,7 +47,7 @@ class EvenSample:
         """How many tuples each drawn one represents."""
         return np.maximum(self.total / np.maximum(self.drawn, 1), 1.0)
 
-    def count(self, chosen: Mask) -> Estimate:
+    def count(self, chosen: Mask) -> SampleEstimate:
         """The number of the tuples that a mask chooses.
 
         Its bounds are Wilson's: an interval around an estimated share near 0 or 1 is not symmetric.
@@ -58,7 +58,7 @@ class EvenSample:
         whole = float(self.total[first].sum())
         if error == 0 and made.value is not None:  # all tuples of the batches were counted
             counted = float(round(made.value))
-            return Estimate(counted, counted, counted)
+            return SampleEstimate(counted, counted, counted)
         if not made.value or not error or not 0 < made.value < whole:
             return made
         share, z = made.value / whole, self._quantile
@@ -66,25 +66,25 @@ class EvenSample:
         middle = share + z**2 / (2 * size)
         away = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
         low, high = ((middle + side * away) / (1 + z**2 / size) * whole for side in (-1, 1))
-        return Estimate(made.value, max(low, float(chosen.sum())), high)
+        return SampleEstimate(made.value, max(low, float(chosen.sum())), high)
 
-    def sum(self, values: Floats, chosen: Mask) -> Estimate:
+    def sum(self, values: Floats, chosen: Mask) -> SampleEstimate:
         """The sum of the values that a mask chooses."""
-        return self._total(np.where(chosen, values, 0.0)) if chosen.any() else Estimate(None)
+        return self._total(np.where(chosen, values, 0.0)) if chosen.any() else SampleEstimate(None)
 
-    def avg(self, values: Floats, chosen: Mask) -> Estimate:
+    def avg(self, values: Floats, chosen: Mask) -> SampleEstimate:
         """The mean of the values that a mask chooses: a ratio of two estimated totals."""
         if not chosen.any():
-            return Estimate(None)
+            return SampleEstimate(None)
         weights = self.weights * chosen
         mean = float((weights * np.where(chosen, values, 0.0)).sum() / weights.sum())
         error = self._error(np.where(chosen, values - mean, 0.0))
         return self._bounded(mean, None if error is None else error / float(weights.sum()))
 
-    def median(self, values: Floats, chosen: Mask) -> Estimate:
+    def median(self, values: Floats, chosen: Mask) -> SampleEstimate:
         """The median of the values that a mask chooses; its bounds are quantiles (Woodruff, 1952)."""
         if not chosen.any():
-            return Estimate(None)
+            return SampleEstimate(None)
         weights = self.weights[chosen]
         order = np.argsort(values[chosen], kind="stable")
         ordered, weights = values[chosen][order], weights[order]
@@ -94,19 +94,19 @@ class EvenSample:
         below = np.where(chosen, (values <= median) - 0.5, 0.0)
         error = self._error(below)
         if error is None:
-            return Estimate(median)
+            return SampleEstimate(median)
         away = self._quantile * error / float(weights.sum())
         low, high = np.interp([0.5 - away, 0.5 + away], ranks, ordered).tolist()
-        return Estimate(median, low, high)
+        return SampleEstimate(median, low, high)
 
-    def _total(self, amounts: Floats) -> Estimate:
+    def _total(self, amounts: Floats) -> SampleEstimate:
         return self._bounded(float((self.weights * amounts).sum()), self._error(amounts))
 
-    def _bounded(self, value: float, error: float | None) -> Estimate:
+    def _bounded(self, value: float, error: float | None) -> SampleEstimate:
         if error is None or not math.isfinite(error):
-            return Estimate(value)
+            return SampleEstimate(value)
         away = self._quantile * error
-        return Estimate(value, value - away, value + away)
+        return SampleEstimate(value, value - away, value + away)
 
     def _error(self, amounts: Floats) -> float | None:
         """The standard error of the total of some amounts; None if no batch drew two tuples of an incomplete draw."""
@@ -126,11 +126,11 @@ class EvenSample:
         _, first = np.unique(self.batch_id, return_index=True)
         return student_quantile((1 + CONFIDENCE) / 2, int((self.drawn[first] - 1).sum()))
 
-    def estimate(self, function: str, values: Floats | None, chosen: Mask) -> Estimate:
+    def estimate(self, function: str, values: Floats | None, chosen: Mask) -> SampleEstimate:
         """The estimate of an aggregate function; without values, of the number of tuples."""
         if values is None or function == "count":
             return self.count(chosen)
-        estimates: dict[str, Callable[[Floats, Mask], Estimate]] = {
+        estimates: dict[str, Callable[[Floats, Mask], SampleEstimate]] = {
             "sum": self.sum,
             "avg": self.avg,
             "median": self.median,
