@@ -12,35 +12,52 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.arrays import Floats
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
-from transom.promising.batch_tuples import BatchArrival, batch_arrival, batch_tuples, tuple_columns
+from transom.promising.batch_tuples import BatchArrival, batch_tuples, tuple_columns
 from transom.promising.execution import DriverTuples
+from transom.promising.pace import Pace
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import make_probes
 from transom.promising.state_updates import evicted, with_arrival, with_registered
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, EstimatedCount
 from transom.sql.query import And, Comparison, Scalar
-from transom.state.promising import PromisingState, TupleRun
+from transom.state.promising import PromisingState
 
 SECOND = 1_000_000
-WINDOW, SPAN = 30 * SECOND, 600 * SECOND
+SPAN = 600 * SECOND
 ITEMS = 1_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A join: how many Zipf items there are, and how long its window is."""
+
+    items: int
+    window: int
+
+
+WORKLOADS = {
+    "few partners": Workload(ITEMS, 30 * SECOND),
+    "many partners": Workload(20, 120 * SECOND),
+}
 
 Batch = tuple[int, NDArray, NDArray, NDArray]  # stream, items, times, row numbers
 
 
-def batches(tuples: int, size: int, seed: int = 17) -> Iterator[Batch]:
+def batches(tuples: int, size: int, items_count: int = ITEMS, seed: int = 17) -> Iterator[Batch]:
     """Batches of two streams in turn: Zipf items over ten minutes."""
     rng = np.random.default_rng(seed)
-    weights = 1 / np.arange(1, ITEMS + 1)
-    items = [rng.choice(ITEMS, tuples, p=weights / weights.sum()) for _ in range(2)]
+    weights = 1 / np.arange(1, items_count + 1)
+    items = [rng.choice(items_count, tuples, p=weights / weights.sum()) for _ in range(2)]
     times = [np.sort(rng.integers(0, SPAN, tuples)) for _ in range(2)]
     for at in range(0, tuples, size):
         for stream in (0, 1):
@@ -51,20 +68,20 @@ def batches(tuples: int, size: int, seed: int = 17) -> Iterator[Batch]:
 # --- the plain join ------------------------------------------------------------------------------
 
 
-def plain_join(stream: Sequence[Batch]) -> tuple[int, float]:
+def plain_join(stream: Sequence[Batch], window: int) -> tuple[int, float]:
     """The pairs of a symmetric join, as columns, and the seconds that it took."""
     began, pairs = time.process_time(), 0
     kept = [[np.zeros(0, np.int64)] * 3 for _ in range(2)]
     for store, items, times, rows in stream:
         others, other_times, other_rows = kept[1 - store]
-        near = slice(*np.searchsorted(other_times, [times[0] - WINDOW, times[-1] + WINDOW + 1]))
+        near = slice(*np.searchsorted(other_times, [times[0] - window, times[-1] + window + 1]))
         order = np.argsort(others[near], kind="stable") + near.start
         ordered = others[order]
         start, stop = np.searchsorted(ordered, items), np.searchsorted(ordered, items, side="right")
         counts = stop - start
         mine = np.repeat(np.arange(len(items)), counts)
         theirs = order[np.arange(len(mine)) + np.repeat(start - (np.cumsum(counts) - counts), counts)]
-        inside = np.abs(times[mine] - other_times[theirs]) <= WINDOW
+        inside = np.abs(times[mine] - other_times[theirs]) <= window
         mine, theirs = mine[inside], theirs[inside]
         pairs += len(items[mine])
         _ = times[mine], rows[mine], others[theirs], other_times[theirs], other_rows[theirs]
@@ -84,6 +101,8 @@ class Core:
     state: PromisingState = field(init=False)
     batch_id: int = 0
     produced: int = 0
+    probes: int = 0  # of the last batch, and the seconds that they took
+    probing: float = 0.0
 
     def __post_init__(self) -> None:
         queries = {name: (query, 0) for name, query in self.queries.items()}
@@ -93,12 +112,11 @@ class Core:
     def push(self, summary: str, table: pa.Table, budget: int | None) -> None:
         """A batch of rows of a summary's stream."""
         self.batch_id += 1
+        self.probes, self.probing = 0, 0.0
         own = self.state.summaries[summary]
         shape, want = own.representation.shape, tuple_columns(self.shapes[summary], self.queries)
         tuples = batch_tuples(table, shape, want, self.batch_id).since(own.late_before)
-        arrival = replace(
-            batch_arrival(shape, tuples, want, table.num_rows - len(tuples)), run=TupleRun(tuples)
-        )
+        arrival = BatchArrival.of_run(shape, tuples, want, table.num_rows - len(tuples))
         self._run({summary: arrival}, budget)
 
     def _run(self, arrivals: Mapping[str, BatchArrival], budget: int | None) -> None:
@@ -111,11 +129,13 @@ class Core:
         planner, queries = ProbePlanner(state, arrivals, self.batch_id, read), dict(state.queries)
         for name, query in self.queries.items():
             probes, rows, cost = planner.plan(name, query, budget), 0, 0
+            began = time.process_time()
             for side, probe in enumerate(probes):
                 if probe.whole is not None or probe.taken.any():
                     done = make_probes(probe, read, None if budget is None else budget - cost)
                     rows, cost = rows + done.table.num_rows, cost + done.charge
                     probes[side] = replace(probe, taken=done.made)
+            self.probes, self.probing = self.probes + cost, self.probing + time.process_time() - began
             queries[name] = planner.state_after(name, query, probes, cost, rows)
             self.produced += rows
         self.state = PromisingState(evicted(summaries, self.queries), queries)
@@ -128,19 +148,19 @@ def rows_of(items: NDArray, times: NDArray, rows: NDArray) -> pa.Table:
     return pa.table({"key": keys, "time": times, "x0": column, "x1": rows})
 
 
-def join_core(order: str) -> Core:
-    shapes = {f"items{n}": Summary(f"items{n}", f"store{n}", "item", WINDOW) for n in (0, 1)}
+def join_core(order: str, window: int) -> Core:
+    shapes = {f"items{n}": Summary(f"items{n}", f"store{n}", "item", window) for n in (0, 1)}
     sides = tuple(Side(f"store{n}", f"items{n}", columns=("item", "row")) for n in (0, 1))
     counts = [EstimatedCount(side.stream, "item") for side in sides]
-    query = PreferenceQuery(sides, Preference(order, window=WINDOW), Arithmetic("*", counts[0], counts[1]))
+    query = PreferenceQuery(sides, Preference(order, window=window), Arithmetic("*", counts[0], counts[1]))
     return Core(shapes, {"join": query})
 
 
 def promising_join(
-    stream: Sequence[tuple[int, pa.Table]], order: str, budget: int | None
+    stream: Sequence[tuple[int, pa.Table]], order: str, budget: int | None, window: int
 ) -> tuple[int, float]:
     """The pairs that a join with a budget per batch produces, and the seconds that it took."""
-    core, began = join_core(order), time.process_time()
+    core, began = join_core(order, window), time.process_time()
     for store, table in stream:
         core.push(f"items{store}", table, budget)
     return core.produced, time.process_time() - began
@@ -183,12 +203,70 @@ def selections(count: int, budget: int | None, size: int = 2_000, rounds: int = 
     return float(np.median(spent)) * 1e3, float(np.median(plain)) * 1e3
 
 
+# --- budgets of time ---------------------------------------------------------------------------------
+
+
+def timed_join(
+    stream: Sequence[tuple[int, pa.Table]], window: int, micros: int | None, probes: int | None = None
+) -> tuple[int, Floats]:
+    """The pairs of a join with a budget of time or of probes, and the seconds of each batch."""
+    core, pace, spent = join_core("desc", window), Pace(), []
+    for store, table in stream:
+        budget = probes if micros is None else pace.probes(micros)
+        began = time.process_time()
+        core.push(f"items{store}", table, budget)
+        spent.append(time.process_time() - began)
+        pace.note(core.probes, core.probing, spent[-1] - core.probing)
+    return core.produced, np.array(spent)
+
+
+def time_budget(workload: Workload, size: int = 2_000, count: int = 200) -> None:
+    """Print whether a budget of time holds at three times capacity, and how good the best fixed setting is."""
+    arrays = list(batches(size * count // 2, size, workload.items))
+    tables = [(store, rows_of(items, times, rows)) for store, items, times, rows in arrays]
+    every, exact = timed_join(tables, workload.window, None)
+    settled = slice(
+        count // 5, None
+    )  # the first batches have few partners, and less to do than the budget allows
+    micros = int(exact[settled].mean() / 3 * 1e6)
+    produced, spent = timed_join(tables, workload.window, micros)
+    fixed = {
+        probes: timed_join(tables, workload.window, None, probes)
+        for probes in (np.linspace(0.1, 0.5, 5) * every / count).astype(int).tolist()
+    }
+    within = [found for found, took in fixed.values() if took[settled].mean() <= 1.02 * micros / 1e6]
+    off = np.abs(spent[settled] / (micros / 1e6) - 1)
+    print(
+        f"BUDGET '{micros / 1e3:.0f} ms' at three times capacity, {count} batches of {size:,}: a batch takes"
+        f" {spent[settled].mean() * 1e3:.0f} ms on average; {np.mean(off <= 0.2):.0%} are within 20 %;"
+        f" {produced / max(within):.2f} of the output of the best fixed setting"
+    )
+
+
 # --- the tables ----------------------------------------------------------------------------------
 
 
 def least(run: Callable[[], tuple[int, float]], rounds: int) -> tuple[int, float]:
     """The run that took the least time."""
     return min((run() for _ in range(rounds)), key=lambda made: made[1])
+
+
+def compare(title: str, workload: Workload, tuples: int, size: int, rounds: int) -> None:
+    """Print what a join costs by the plain plan, without a budget, and with budgets."""
+    arrays = list(batches(tuples, size, workload.items))
+    tables = [(store, rows_of(items, times, rows)) for store, items, times, rows in arrays]
+    every, plain = least(lambda: plain_join(arrays, workload.window), rounds)
+    print(f"{title}, batches of {size:,}: {every:,} pairs, {every / tuples / 2:,.0f} per tuple")
+    print(f"    {'':<24}{'found':>8}{'cpu s':>8}{'of plain':>10}{'of exact':>10}")
+    print(f"    {'plain':<24}{1:>8.1%}{plain:>8.3f}{1:>10.2f}")
+    exact = None
+    for order, share in [("desc", None), ("desc", 0.1), ("asc", 0.1), ("weighted", 0.1), ("desc", 0.01)]:
+        budget = None if share is None else int(every / len(arrays) * share)
+        run = partial(promising_join, tables, order, budget, workload.window)
+        found, took = least(run, rounds)
+        exact = took if exact is None else exact
+        name = "no budget" if share is None else f"{order}, budget of {share:.0%}"
+        print(f"    {name:<24}{found / every:>8.1%}{took:>8.3f}{took / plain:>10.2f}{took / exact:>10.2f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -198,23 +276,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--selections", type=int, default=200)
     options = parser.parse_args(arguments)
-    print(f"{'join':<28}{'batch':>8}{'pairs':>14}{'found':>8}{'cpu s':>8}{'of plain':>10}{'of exact':>10}")
-    for size in options.batch:
-        arrays = list(batches(options.tuples, size))
-        tables = [(store, rows_of(items, times, rows)) for store, items, times, rows in arrays]
-        every, plain = least(lambda arrays=arrays: plain_join(arrays), options.rounds)
-        exact = None
-        print(f"{'plain':<28}{size:>8,}{every:>14,}{1:>8.1%}{plain:>8.3f}{1:>10.2f}")
-        for order, share in [("desc", None), ("desc", 0.1), ("asc", 0.1), ("weighted", 0.1), ("desc", 0.01)]:
-            budget = None if share is None else int(every / len(arrays) * share)
-            run = lambda order=order, budget=budget, tables=tables: promising_join(tables, order, budget)  # noqa: E731
-            found, took = least(run, options.rounds)
-            exact = took if exact is None else exact
-            name = "no budget" if share is None else f"{order}, budget of {share:.0%}"
-            print(
-                f"{name:<28}{size:>8,}{found:>14,}{found / every:>8.1%}{took:>8.3f}"
-                f"{took / plain:>10.2f}{took / exact:>10.2f}"
-            )
+    for title, workload in WORKLOADS.items():
+        for size in options.batch:
+            compare(title, workload, options.tuples, size, options.rounds)
+    time_budget(Workload(20, 60 * SECOND))
     for budget in (None, 20):
         ours, masks = selections(options.selections, budget)
         kind = "no budget" if budget is None else f"budget of {budget}"

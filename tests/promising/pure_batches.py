@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Keys
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
 from transom.promising.batch_tuples import (
@@ -72,6 +72,9 @@ class Partition:
 
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         return concat_tuples(self.held[summary]).between(since, until)
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        return self.between(summary, since, None).key
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference, Summary
 from transom.promising.joins import batch_values, join_regions, probe_join
 from transom.promising.regions import Regions
@@ -143,3 +144,30 @@ def test_nothing_taken_finds_nothing() -> None:
 def test_a_promise_over_values_that_are_not_given_is_refused() -> None:
     with pytest.raises(ValueError, match="the promise reads item"):
         join_regions(batch_values(OWN[1]), 1, OWN[0], OTHER[0], Preference("desc"), Column("one", "item"))
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_weighted_join_by_cells_is_no_sample_of_the_oldest(partitions: int) -> None:
+    """Every item sells evenly over time; a tenth of the pairs must be of all times of both streams."""
+    stores = PureStores(
+        {f"items{n}": shape_of(n, structure="cells", buckets=8) for n in (1, 2)},
+        {"join": join_of(Preference("weighted", window=60 * SECOND))},
+        partitions=partitions,
+        by_cell=True,
+    )
+    size = 800
+    items, times = np.arange(size) % 4, (np.arange(size) * (8 * SECOND / size)).astype(np.int64)
+    stores.push(1, rows_of(items.tolist(), times.tolist()))
+    stores.push(2, rows_of(items.tolist(), times.tolist()), budget=size * size // 4 // 10)
+    found = stores.found["join"]
+    assert len(found) > 5_000
+    for side in (0, 1):
+        rows = np.array([pair[f"{side}.row"] for pair in found])
+        assert abs(rows.mean() - size / 2) < 0.05 * size
+        assert np.percentile(rows, [10, 90]) == pytest.approx([0.1 * size, 0.9 * size], abs=0.05 * size)
+    pairs = {(pair["0.row"], pair["1.row"]) for pair in found}
+    assert len(pairs) == len(found), "nothing is found twice"
+    while any(map(len, stores.known.queries["join"].pending)):
+        stores.idle(500_000)
+    assert len(stores.found["join"]) == size * size // 4
+    assert len({(pair["0.row"], pair["1.row"]) for pair in stores.found["join"]}) == size * size // 4

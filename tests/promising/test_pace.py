@@ -23,6 +23,50 @@ def test_batches_at_three_times_capacity_take_as_long_as_the_budget(fixed: float
     assert np.mean(np.abs(np.array(spent[10:]) - 0.2) <= 0.2 * 0.25) > 0.9
 
 
+@pytest.mark.parametrize("overhead", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize("noise", [0.02, 0.2])
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_the_overhead_of_probes_is_not_mistaken_for_slow_probes(
+    overhead: float, noise: float, slower: float
+) -> None:
+    """200 batches at three times capacity. Half way, the machine gets slower."""
+    rng, pace, spent, output, best = np.random.default_rng(5), Pace(), [], [], []
+    for number in range(200):
+        factor = 1.0 if number < 100 else slower
+        probe, fixed = 4e-7 * factor, 0.02 * factor
+        capacity = (0.2 - fixed - overhead * factor) / probe
+        if capacity <= 0:
+            return
+        made = int(min(pace.probes(200_000), 3 * capacity))
+        planning = fixed * rng.uniform(1 - noise, 1 + noise)
+        probing = (overhead * factor + made * probe) * rng.uniform(1 - noise, 1 + noise)
+        pace.note(made, probing, planning)
+        spent.append(planning + probing)
+        output.append(made)
+        best.append(capacity)
+    settled = np.r_[10:100, 110:200]
+    assert np.mean(np.array(spent)[settled]) == pytest.approx(0.2, rel=0.1)
+    assert np.mean(np.abs(np.array(spent)[settled] - 0.2) <= 0.2 * (0.2 + noise / 2)) > 0.9
+    assert np.sum(output) >= 0.8 * np.sum(best)
+
+
+@pytest.mark.parametrize("overhead", [0.03, 0.1])
+def test_batches_with_little_to_probe_show_the_overhead(overhead: float) -> None:
+    """Every second batch has a tenth of the probes that fit, the others three times as many."""
+    rng, pace, spent, output = np.random.default_rng(7), Pace(), [], []
+    probe, fixed = 4e-7, 0.02
+    capacity = (0.2 - fixed - overhead) / probe
+    for number in range(200):
+        made = int(min(pace.probes(200_000), (0.1 if number % 2 else 3) * capacity))
+        probing = (overhead + made * probe) * rng.uniform(0.95, 1.05)
+        pace.note(made, probing, fixed)
+        spent.append(fixed + probing)
+        output.append(made)
+    busy = np.arange(10, 200, 2)
+    assert np.abs(np.array(spent)[busy] - 0.2).max() < 0.2 * 0.2
+    assert np.mean(np.array(output)[busy]) >= 0.8 * capacity
+
+
 def test_small_batches_do_not_make_probes_look_slow() -> None:
     pace = Pace()
     pace.note(1_000_000, 0.1, 0.05)

@@ -122,9 +122,11 @@ def test_weighted_accounts_for_earlier_probes() -> None:
 
 
 def test_weighted_gives_small_shares_their_turn() -> None:
-    """A hundred regions that are to get a tenth of a probe each: every tenth gets one."""
-    taken = choose_probes(regions(100, cell=np.full(100, 10), expected=np.full(100, 2.0)), "weighted", 10)
-    assert np.diff(np.flatnonzero(taken)).tolist() == [10] * 9
+    """A hundred regions that are to get a tenth of a probe each: ten get one, and the next batch takes others."""
+    some = regions(100, cell=np.full(100, 10), expected=np.full(100, 2.0))
+    taken, later = (choose_probes(replace(some, batch_id=some.batch_id + n), "weighted", 10) for n in (0, 1))
+    assert sorted(taken.tolist()) == sorted(later.tolist()) == [0] * 90 + [1] * 10
+    assert taken.tolist() != later.tolist()
 
 
 @given(some_regions(), st.integers(0, 10_000))
@@ -163,3 +165,29 @@ def test_regions_are_concatenated(one: Regions, two: Regions) -> None:
     both = Regions.concatenated([one, Regions.none(), two])
     assert both.left.tolist() == one.left.tolist() + two.left.tolist()
     assert both.expected_left.sum() == pytest.approx(one.expected_left.sum() + two.expected_left.sum())
+
+
+def test_weighted_does_not_favour_the_same_rare_values_in_every_batch() -> None:
+    """A thousand values occur once in each of ten batches; each batch may take a tenth of them."""
+    size, chosen = 1_000, set[int]()
+    for batch_id in range(10):
+        zeros, ones = np.zeros(size, np.int64), np.ones(size, np.int64)
+        regions = Regions(
+            key=np.arange(size, dtype=np.uint64),
+            bucket=zeros,
+            batch_id=np.full(size, batch_id),
+            since=zeros,
+            until=ones,
+            low=zeros,
+            arriving=ones,
+            cell=ones,
+            done=zeros,
+            promise=np.ones(size),
+            expected=np.ones(size),
+            likely=np.ones(size, bool),
+            by_key=np.ones(size, bool),
+        )
+        taken = choose_probes(regions, "weighted", size // 10)
+        assert taken.sum() == size // 10
+        chosen |= set(np.flatnonzero(taken).tolist())
+    assert 600 < len(chosen) < 700  # 1 - 0.9 ** 10 of them

@@ -18,10 +18,10 @@ from transom.state.promising import PromisingState
 ITEMS = 40
 
 
-def engine_of(preference: Preference, batches: int = 6) -> PureStores:
+def engine_of(preference: Preference, batches: int = 6, by_cell: bool = False) -> PureStores:
     """Two stores with STRUCTURE auto, after some batches."""
     shapes = {f"items{n}": shape_of(n, structure="auto", buckets=16) for n in (1, 2)}
-    engine = PureStores(shapes, {"join": join_of(preference)})
+    engine = PureStores(shapes, {"join": join_of(preference)}, by_cell=by_cell)
     rng = np.random.default_rng(1)
     for batch_id in range(batches):
         items = rng.integers(0, ITEMS, 200).tolist()
@@ -62,11 +62,27 @@ def test_a_change_of_structure_is_a_decision_with_its_reason() -> None:
 
 
 def test_without_time_for_summaries_structure_none_is_chosen() -> None:
-    engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000))
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=1_000), by_cell=True)
     after = review(engine, ITEMS * 5 * 4)
     assert structure(after) == "none", "four probes a tuple don't pay for its sketch"
-    assert not len(after.queries["join"].pending[0]), "regions that were deferred there are lost"
+    assert not len(after.queries["join"].pending[0]), "cells that were deferred there are lost"
     assert after.queries["join"].lost > 0
+
+
+def test_auto_loses_no_output_that_a_fixed_structure_finds() -> None:
+    """Matches that are deferred by key are found in whatever structure the tuples are."""
+    auto, fixed = (engine_of(Preference("desc", window=60 * SECOND, time=1_000)) for _ in range(2))
+    auto.known = review(auto, ITEMS * 5 * 4)
+    assert structure(auto.known) == "none" != structure(fixed.known)
+    assert auto.known.queries["join"].coverage == fixed.known.queries["join"].coverage
+    for engine in (auto, fixed):
+        while any(map(len, engine.known.queries["join"].pending)):
+            engine.idle(5_000)
+    found = [
+        {(row["0.row"], row["1.row"], row["0time"], row["1time"]) for row in one.found["join"]}
+        for one in (auto, fixed)
+    ]
+    assert found[0] == found[1] and auto.known.queries["join"].coverage.complete
 
 
 def test_a_budget_of_probes_is_not_charged_with_insertion() -> None:

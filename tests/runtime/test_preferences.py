@@ -308,3 +308,86 @@ def test_a_function_in_a_condition_that_fails_suspends_its_query_only(
     assert right.results().num_rows == 1
     assert wrong.suspended is not None
     engine.stop()
+
+
+@pytest.mark.parametrize("state", ["driver", "executors"])
+def test_aggregates_of_a_weighted_sample_are_for_all_tuples_and_have_bounds(
+    state: str, make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """Prices depend on the item and rise with time; a tenth of the tuples is sampled."""
+    engine = make_engine(str(tmp_path / "checkpoint"), state=state)
+    feed = engine.feed("s", "item int, price double, ts timestamp", time="ts")
+    engine.execute(f"CREATE SUMMARY items ON s(item) {SUMMARY} AND BUCKETS 8")
+    sample = engine.register(
+        "SELECT count(*) AS n, count(price) AS priced, sum(price) AS total, avg(price) AS mean, "
+        "median(price) AS middle, max(price) AS most FROM s WHERE item < 40 "
+        "WITH PREFERENCE weighted SUMMARY.Estimate.Count(item) WINDOW '1 minute' BUDGET 100 PROBES"
+    )
+    prices: list[float] = []
+    rng = np.random.default_rng(3)
+    for number in range(3):
+        items = rng.integers(0, 50, 1_000).tolist()
+        rows = [sale(item, number * 10 + i / 100, item / 10 + i / 100) for i, item in enumerate(items)]
+        feed.push(rows)
+        engine.step()
+        prices += [price for item, price, _ in rows if item < 40]
+        row = sample.results().to_pylist()[-1]
+        exact = {
+            "n": len(prices),
+            "priced": len(prices),
+            "total": sum(prices),
+            "mean": float(np.mean(prices)),
+            "middle": float(np.median(prices)),
+        }
+        for name, value in exact.items():
+            assert row[f"{name}_low"] <= row[f"{name}_high"], (name, row)
+            # 95 % bounds, widened to five standard errors: this must not fail by chance
+            spread = max((row[f"{name}_high"] - row[f"{name}_low"]) * 1.25, 1e-9 * value)
+            assert abs(row[name] - value) <= spread, (name, row, exact)
+        assert row["most_low"] is row["most_high"] is None
+        assert row["rows"] <= 100 * (number + 1) < row["n"]
+    if state == "driver":
+        assert row["n"] == row["n_low"] == row["n_high"] == len(prices), "selected tuples are counted"
+    while engine.step():
+        pass
+    row = sample.results().to_pylist()[-1]
+    assert row["rows"] == row["n"] == len(prices)
+    assert (
+        row["total"] == pytest.approx(sum(prices)) and row["total_low"] == row["total"] == row["total_high"]
+    )
+    engine.stop()
+
+
+def test_only_an_even_sample_has_bounds(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine = make_engine(str(tmp_path / "checkpoint"))
+    feed = engine.feed("s", "item int, price double, ts timestamp", time="ts")
+    engine.execute(f"CREATE SUMMARY items ON s(item) {SUMMARY}")
+    tilted = engine.register(
+        "SELECT sum(price) AS total FROM s "
+        "WITH PREFERENCE weighted SUMMARY.Estimate.Count(item) * price BUDGET 3 PROBES"
+    )
+    first = engine.register(
+        "SELECT sum(price) AS total FROM s WITH PREFERENCE desc SUMMARY.Estimate.Count(item) BUDGET 3 PROBES"
+    )
+    feed.push([sale(number % 3, number, 2.0) for number in range(9)])
+    engine.step()
+    for query in (tilted, first):
+        (row,) = query.results().to_pylist()
+        assert row["total"] == 6.0 and "total_low" not in row
+    engine.stop()
+
+
+def test_auto_produces_as_much_as_the_best_structure_on_executors(
+    make_engine: EngineFactory, tmp_path: Path, seed: int
+) -> None:
+    """Judged by the pairs that the running engine produces with the same budget."""
+    produced = {}
+    for structure in ("none", "cells", "auto"):
+        engine, feeds = stores(
+            make_engine, tmp_path / structure, f"AND STRUCTURE {structure}", state="executors"
+        )
+        query = engine.register(f"{JOIN.format('desc')} BUDGET 200 PROBES", "cut")
+        sell(engine, feeds, seed, 4)
+        produced[structure] = query.coverage().produced
+        engine.stop()
+    assert produced["auto"] >= 0.8 * max(produced.values()) > produced["none"]

@@ -374,7 +374,7 @@ class SummaryStatus:
     tuples: Annotated[int, _text("tuples that are retained")]
     arrived: Annotated[int, _text("tuples that arrived")]
     late: Annotated[int, _text("tuples that were older than all retained ones")]
-    zones: int
+    zones: Annotated[int, _text("zones that are built so far; on the driver, none before one is needed")]
     bytes: Annotated[int, _text("memory of the summary, without the tuples")]
     on_executors: Annotated[bool, _text("whether its tuples are in files")]
     queries: Annotated[tuple[str, ...], _text("the queries that it guides")]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
+from transom.columns.arrays import Ints
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array
-from transom.promising.batch_tuples import column_name
-from transom.promising.probes import Probe
+from transom.promising.batch_tuples import as_numbers, column_name
+from transom.promising.found_tuples import truth_of
+from transom.promising.probes import Draws, Probe
 from transom.promising.representation import Representation
+from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
 from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import Figure, PreferenceQuery
@@ -30,6 +35,7 @@ ANSWER_SYSTEM_COLUMNS = (
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
+BATCH, DRAWN, TOTAL = "batch", "drawn", "total"  # of the tuples of a sample
 BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
 
 
@@ -37,11 +43,17 @@ def preference_schema(query: PreferenceQuery) -> pa.Schema:
     """The columns of a preference query's results; a system column gets a prefix if an item has its name.
 
     A row is `complete` if its batch skipped no probes; `share` is the part of the batch's estimated output that
-    was produced, and `skipped` the estimated number of tuples that were skipped.
+    was produced, and `skipped` the estimated number of tuples that were skipped. The aggregates of an even sample
+    have bounds, named like those of early results.
     """
     items = [(item.name, item.type) for item in query.outputs]
     items += [(item.name, item.type) for item in query.figures]
     taken = {name for name, _ in items}
+    if query.samples:
+        bounds = [
+            (f"{item.name}_{bound}", pa.float64()) for item in query.figures for bound in ("low", "high")
+        ]
+        items += [(free_name(name, taken), kind) for name, kind in bounds]
     system = [BEHIND, *ANSWER_SYSTEM_COLUMNS] if query.figures else ANSWER_SYSTEM_COLUMNS
     return pa.schema(items + [(free_name(name, taken), kind) for name, kind in system])
 
@@ -62,6 +74,7 @@ def answer_query(
     promising_state: PromisingState,
     moment: Moment,
     scalars: Scalars,
+    draws: Draws | None = None,
 ) -> QueryAnswer:
     """The results of a query's probes; `table` is None if they found nothing."""
     if query.rest is not None and table is not None and table.num_rows:
@@ -73,7 +86,7 @@ def answer_query(
     if query.figures:
         own = promising_state.queries[probes[0].name]
         selected = _selected(
-            query, table, own, promising_state.summaries[query.sides[0].summary].representation
+            query, table, own, promising_state.summaries[query.sides[0].summary].representation, draws
         )
         if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
@@ -116,17 +129,28 @@ def _presented(
 
 
 def _selected(
-    query: PreferenceQuery, table: pa.Table | None, query_state: PreferenceState, summary: Representation
+    query: PreferenceQuery,
+    table: pa.Table | None,
+    query_state: PreferenceState,
+    summary: Representation,
+    draws: Draws | None,
 ) -> pa.Table | None:
-    """The tuples that an aggregate selected, now and before, that are still in its window."""
+    """The tuples that an aggregate selected, now and before, that are still in its window.
+
+    Those of a sample have the number of their batch, and how many tuples of how many it drew.
+    """
     selected = query_state.selected
+    if draws is not None and selected is not None:
+        selected = _with_draws(selected, draws)
     if table is not None:
         columns = {"time": table["0time"]}
         for i, figure in enumerate(query.figures):
             if figure.argument is not None:
                 columns[aggregate_column(i)] = table[f"0{column_name(figure.argument)}"]
         new = pa.table(columns)
-        selected = new if selected is None else pa.concat_tables([selected, new])
+        if draws is not None:
+            new = _drawn(new, table["0batch"].to_numpy(), draws, selected)
+        selected = new if selected is None else pa.concat_tables([selected, new], promote_options="default")
     window, high = query.preference.window, summary.high
     floor = summary.floor if window is None or high is None else high - window + 1
     if selected is None or floor is None:
@@ -134,11 +158,45 @@ def _selected(
     return selected.filter(pc.greater_equal(selected["time"], floor)).combine_chunks()
 
 
+def _with_draws(selected: pa.Table, draws: Draws) -> pa.Table:
+    """The tuples of a sample after its batches have drawn more."""
+    if BATCH not in selected.column_names:  # of a checkpoint from before samples were scaled
+        none = pa.array(np.zeros(selected.num_rows, np.int64))
+        return selected.append_column(BATCH, none).append_column(DRAWN, none).append_column(TOTAL, none)
+    drawn = selected[DRAWN].to_numpy() + _looked_up(draws.drawn, selected[BATCH].to_numpy())
+    return selected.set_column(selected.column_names.index(DRAWN), DRAWN, pa.array(drawn))
+
+
+def _drawn(new: pa.Table, batch_id: Ints, draws: Draws, selected: pa.Table | None) -> pa.Table:
+    """The new tuples of a sample, with what their batches have drawn, now and before."""
+    drawn = {number: count + draws.earlier.get(number, 0) for number, count in draws.drawn.items()}
+    total = dict(draws.total)
+    if selected is not None:  # earlier draws of a batch are known by its tuples
+        before, first = np.unique(selected[BATCH].to_numpy(), return_index=True)
+        drawn |= dict(zip(before.tolist(), selected[DRAWN].to_numpy()[first].tolist(), strict=True))
+        total |= dict(zip(before.tolist(), selected[TOTAL].to_numpy()[first].tolist(), strict=True))
+    columns = {BATCH: batch_id, DRAWN: _looked_up(drawn, batch_id), TOTAL: _looked_up(total, batch_id)}
+    for name, numbers in columns.items():
+        new = new.append_column(name, pa.array(numbers))
+    return new
+
+
+def _looked_up(numbers: Mapping[int, int], keys: Ints) -> Ints:
+    """The number of each key; 0 if it has none."""
+    distinct, place = np.unique(keys, return_inverse=True)
+    return np.array([numbers.get(key, 0) for key in distinct.tolist()], np.int64)[place]
+
+
 def _aggregated(
     query: PreferenceQuery, selected: pa.Table | None, moment: Moment, coverage: Coverage
 ) -> pa.Table:
     """The aggregates over the selected tuples."""
-    items = [pa.array([_figure(figure, i, selected)], figure.type) for i, figure in enumerate(query.figures)]
+    figures = [_estimated(query, i, selected) for i in range(len(query.figures))]
+    items = [
+        pa.array([value], figure.type) for (value, _, _), figure in zip(figures, query.figures, strict=True)
+    ]
+    if query.samples:
+        items += [pa.array([bound], pa.float64()) for _, *bounds in figures for bound in bounds]
     behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])
     return _presented(query, [*items, behind], 1, moment, coverage)
 
@@ -151,3 +209,39 @@ def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
     if figure.argument is None:
         return selected.num_rows
     return function.over(one_array(selected[aggregate_column(number)]), figure.type)
+
+
+def _estimated(
+    query: PreferenceQuery, number: int, selected: pa.Table | None
+) -> tuple[object, float | None, float | None]:
+    """The value of an aggregate; over a sample, its estimate for all tuples, and its bounds."""
+    figure = query.figures[number]
+    value = _figure(figure, number, selected)
+    if not query.samples or selected is None or not selected.num_rows:
+        return value, None, None
+    column = None if figure.argument is None else one_array(selected[aggregate_column(number)])
+    is_number = column is not None and _is_number(column.type)
+    counts = figure.argument is None or figure.function == "count"
+    if not counts and not (is_number and figure.function in ESTIMATED_FUNCTIONS):
+        return value, None, None
+    sample = EvenSample(*(selected[name].to_numpy() for name in (BATCH, DRAWN, TOTAL)))
+    if sample.is_complete:
+        exact = None if value is None else float(str(value))
+        return value, exact, exact
+    chosen = np.ones(selected.num_rows, bool) if column is None else truth_of(column.is_valid())
+    values = as_numbers(column) if column is not None and is_number else None
+    estimate = sample.estimate(figure.function, values, chosen)
+    return _of_type(estimate.value, figure.type), estimate.low, estimate.high
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _of_type(value: float | None, kind: pa.DataType) -> object:
+    """An estimated number as a value of an aggregate's type."""
+    if value is None or pa.types.is_floating(kind):
+        return value
+    if pa.types.is_decimal(kind):
+        return round(Decimal(value), kind.scale)
+    return round(value)

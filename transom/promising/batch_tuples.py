@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -70,32 +71,88 @@ def column_name(scalar: Scalar) -> str:
 
 
 @dataclass(frozen=True)
-class BatchArrival:
-    """The new tuples of a batch for one summary; the arrivals of a batch's partitions can be merged.
+class ArrivalSummary:
+    """What the driver needs to know of new tuples to plan by summaries: their steps, and their distinct values.
 
     There is one entry per distinct value: the `column` has the summarized value, `guides` the scalars
-    computed of it, and `means` the means of other columns. The tuples themselves are a `run` on the driver
-    or a `file`. `late` tuples came too late, and are not among them.
+    computed of it, and `means` the means of other columns.
     """
 
     steps: StepSummaries
     values: BatchValues
     column: pa.Array
-    rows: int
-    low: int
-    high: int
     guides: Mapping[str, pa.Array] = field(default_factory=dict)
     means: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BatchArrival:
+    """The new tuples of a batch for one summary; the arrivals of a batch's partitions can be merged.
+
+    The tuples themselves are a `run` on the driver or a `file`. Tasks that write a file also summarize its tuples.
+    Those of a run are summarized when that is first needed, which is never if the budgets suffice. `late` tuples
+    came too late, and are not among them.
+    """
+
+    shape: Summary
+    want: TupleColumns
+    rows: int = 0
+    low: int = 0
+    high: int = 0
+    summarized: ArrivalSummary | None = None
     run: TupleRun | None = None
     file: ShardRef | None = None
     late: int = 0
 
     @classmethod
-    def only_late(cls, shape: Summary, column: pa.DataType, late: int) -> BatchArrival:
-        """The arrival of a batch whose tuples all came too late."""
-        none = np.zeros(0, np.int64)
-        values = BatchValues(none.view(np.uint64), none, none, none, none, np.zeros(0))
-        return cls(StepSummaries.none(shape), values, pa.array([], column), 0, 0, 0, late=late)
+    def of_run(cls, shape: Summary, tuples: KeptTuples, want: TupleColumns, late: int = 0) -> BatchArrival:
+        """The arrival of tuples that stay on the driver, after the `late` ones were left out."""
+        if not len(tuples):
+            return batch_arrival(shape, tuples, want, late)
+        low, high = tuples.times
+        return cls(shape, want, len(tuples), low, high, run=TupleRun(tuples), late=late)
+
+    @cached_property
+    def steps(self) -> StepSummaries:
+        """The summaries of the tuples by step."""
+        if self.summarized is not None:
+            return self.summarized.steps
+        tuples = self._tuples
+        return summarize_steps(self.shape, tuples.time, tuples.key, tuples.bucket, self.low)
+
+    @cached_property
+    def values(self) -> BatchValues:
+        """The distinct values."""
+        return _values(self.shape, self._tuples) if self.summarized is None else self.summarized.values
+
+    @property
+    def column(self) -> pa.Array:
+        """The summarized value of each distinct value."""
+        return self._described.column
+
+    @property
+    def guides(self) -> Mapping[str, pa.Array]:
+        """The scalars that are computed of each distinct value."""
+        return self._described.guides
+
+    @cached_property
+    def means(self) -> Mapping[str, Floats]:
+        """The mean of other columns for each distinct value."""
+        return _means(self._tuples, self.want) if self.summarized is None else self.summarized.means
+
+    @cached_property
+    def _described(self) -> ArrivalSummary:
+        if self.summarized is not None:
+            return self.summarized
+        return _summarized(self.shape, self._tuples, self.want, self.steps, self.values)
+
+    @property
+    def _tuples(self) -> KeptTuples:
+        if self.run is None:
+            raise ValueError(
+                f"summary {self.shape.name}: the tuples of a batch are neither summarized nor at hand"
+            )
+        return self.run.tuples
 
 
 def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: int) -> KeptTuples:
@@ -116,25 +173,42 @@ def batch_tuples(table: pa.Table, shape: Summary, want: TupleColumns, batch_id: 
 
 
 def batch_arrival(shape: Summary, tuples: KeptTuples, want: TupleColumns, late: int = 0) -> BatchArrival:
-    """The arrival of some tuples, after the `late` ones were left out."""
+    """The arrival of some tuples with their summaries, after the `late` ones were left out."""
     if not len(tuples):
-        return BatchArrival.only_late(shape, tuples.table[f".{shape.column}"].type, late)
-    runs = tuples.by_key
-    counts = np.bincount(runs.codes // len(tuples), minlength=len(runs.keys))
-    first = pa.array(runs.rows[np.cumsum(counts) - counts])  # one tuple per value
+        none = np.zeros(0, np.int64)
+        values = BatchValues(none.view(np.uint64), none, none, none, none, np.zeros(0))
+        column = pa.array([], tuples.table[f".{shape.column}"].type)
+        nothing = ArrivalSummary(StepSummaries.none(shape), values, column)
+        return BatchArrival(shape, want, summarized=nothing, late=late)
+    low, high = tuples.times
+    steps = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low)
+    summarized = _summarized(shape, tuples, want, steps, _values(shape, tuples))
+    return BatchArrival(shape, want, len(tuples), low, high, summarized, late=late)
+
+
+def _summarized(
+    shape: Summary, tuples: KeptTuples, want: TupleColumns, steps: StepSummaries, values: BatchValues
+) -> ArrivalSummary:
+    first = pa.array(tuples.by_key.firsts)  # one tuple per value
     column = tuples.table[f".{shape.column}"].combine_chunks().take(first)
     guides = {text: tuples.table[f"={text}"].combine_chunks().take(first) for text in want.guides}
-    which = np.repeat(np.arange(len(counts)), counts)
-    means = {
-        name: np.bincount(which, weights=as_numbers(tuples.table[f".{name}"])[runs.rows]) / counts
-        for name in want.numbers
-    }
-    values = batch_values(
+    return ArrivalSummary(steps, values, column, guides, _means(tuples, want))
+
+
+def _values(shape: Summary, tuples: KeptTuples) -> BatchValues:
+    return batch_values(
         tuples, as_numbers(tuples.table[NUMBER_COLUMN if shape.between else f".{shape.column}"])
     )
-    low, high = int(tuples.time.min()), int(tuples.time.max())
-    made = summarize_steps(shape, tuples.time, tuples.key, tuples.bucket, low)
-    return BatchArrival(made, values, column, len(tuples), low, high, guides, means, late=late)
+
+
+def _means(tuples: KeptTuples, want: TupleColumns) -> dict[str, Floats]:
+    """The mean of the columns that promises read, for each distinct value."""
+    runs = tuples.by_key
+    which = np.repeat(np.arange(len(runs.keys)), runs.counts)
+    return {
+        name: np.bincount(which, weights=as_numbers(tuples.table[f".{name}"])[runs.rows]) / runs.counts
+        for name in want.numbers
+    }
 
 
 def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
@@ -147,17 +221,16 @@ def merge_arrivals(parts: Sequence[BatchArrival]) -> BatchArrival:
             for one in fields(BatchValues)
         }
     )
-    return BatchArrival(
+    summarized = ArrivalSummary(
         merge_steps([part.steps for part in parts]),
         values,
         pa.concat_arrays([part.column for part in parts]),
-        sum(part.rows for part in parts),
-        min(part.low for part in parts),
-        max(part.high for part in parts),
         {text: pa.concat_arrays([part.guides[text] for part in parts]) for text in parts[0].guides},
         {name: np.concatenate([part.means[name] for part in parts]) for name in parts[0].means},
-        late=late,
     )
+    low, high = min(part.low for part in parts), max(part.high for part in parts)
+    rows = sum(part.rows for part in parts)
+    return BatchArrival(parts[0].shape, parts[0].want, rows, low, high, summarized, late=late)
 
 
 def concat_tuples(parts: Sequence[KeptTuples]) -> KeptTuples:

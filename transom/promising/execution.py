@@ -8,7 +8,7 @@ budget is spent on, and tasks make the probes where the tuples are.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Keys
 from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.plan.planner import Planner
@@ -26,7 +26,6 @@ from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
     TupleColumns,
-    batch_arrival,
     batch_tuples,
     concat_tuples,
     tuple_columns,
@@ -34,7 +33,7 @@ from transom.promising.batch_tuples import (
 from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
-from transom.promising.probes import Probe, ProbeResult, make_probes
+from transom.promising.probes import Draws, Probe, ProbeResult, make_probes
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import FIELDS, KeptTuples
@@ -42,7 +41,7 @@ from transom.results.emit import BatchOutput
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
-from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
+from transom.state.promising import PreferenceState, PromisingState, SummaryState
 from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
@@ -56,7 +55,8 @@ Preferences = Mapping[str, PreferenceQuery]  # queries with a preference, by nam
 class _Made:
     """A query's probes in a batch: those of the last round, and the results and the cost of all rounds."""
 
-    def __init__(self, probes: list[Probe], budget: int | None):
+    def __init__(self, probes: list[Probe], budget: int | None, batch_id: int):
+        self.draws = Draws.of(probes, batch_id) if probes[0].query.samples else None
         self.probes, self.budget, self.charge, self.on_executors = probes, budget, 0, False
         self._tables: list[pa.Table] = []
 
@@ -69,6 +69,8 @@ class _Made:
         if done.table.num_columns:
             self._tables.append(done.table)
         self.charge += done.charge
+        if self.draws is not None:
+            self.draws.add(self.probes[side].regions, done.made)
         self.probes[side] = replace(self.probes[side], taken=done.made, whole=None)
 
     @property
@@ -93,7 +95,14 @@ class _Answers:
 class Promising:
     """The part of the batch loop for summaries and the queries that they guide."""
 
-    def __init__(self, backend: Backend, files: ExecutorFiles, planner: Planner):
+    def __init__(
+        self,
+        backend: Backend,
+        files: ExecutorFiles,
+        planner: Planner,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self.clock = clock
         self.backend, self.planner, self.place = backend, planner, planner.strategy.place
         self.tuples, self.pace = PartitionedTuples(files, planner), Pace()
         self.review = StructureReview(planner.strategy.limits)
@@ -114,7 +123,7 @@ class Promising:
         """The arrival of a batch's accepted rows in each summary of their stream."""
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
-        started = time.perf_counter()
+        started = self.clock()
         for name, summary_state in run.batch.state.promising.summaries.items():
             shape = summary_state.representation.shape
             if shape.stream != stream:
@@ -129,7 +138,7 @@ class Promising:
                 arrival = self.tuples.arrive(frame, summary_state, want, intent.batch_id)
             if arrival is not None:
                 arrivals[name] = arrival
-        self._inserting = time.perf_counter() - started if arrivals else 0.0
+        self._inserting = self.clock() - started if arrivals else 0.0
         return arrivals
 
     def _is_on_driver(self, run: IngestRun) -> bool:
@@ -147,12 +156,12 @@ class Promising:
         at: int,
     ) -> BatchOutput:
         """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
+        started = self.clock()
         before, living = output.state.promising, queries
         summaries = {
             name: with_arrival(summary_state, arrivals[name]) if name in arrivals else summary_state
             for name, summary_state in before.summaries.items()
         }
-        started = time.perf_counter()
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
         promising_state = PromisingState(summaries, before.queries)
         planner = ProbePlanner(promising_state, arrivals, intent.batch_id, DriverTuples(promising_state))
@@ -161,18 +170,21 @@ class Promising:
             for name, query in living.items()
             if intent.resumes or any(side.summary in arrivals for side in query.sides)
         }
-        planned = time.perf_counter()
+        planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
         charge = sum(query_probes.charge for query_probes in made.values())
-        fixed = planned - started + self._inserting if arrivals else 0.0
-        self.pace.note(charge, time.perf_counter() - planned, fixed)
+        probed = self.clock()
         promising_state = PromisingState(evicted(summaries, living), answered.queries)
         whole = {name: self._whole_budget(query, budgets[name]) for name, query in living.items()}
         given = ReviewInput(intent.batch_id, arrivals, living, whole)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
         after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
         results = Results([*output.results.batches, *answered.batches], output.results.stored)
+        if made:  # a budget is that of one query
+            others = planned - started + self.clock() - probed
+            fixed = self._inserting + others / len(made) if arrivals else 0.0
+            self.pace.note(charge // len(made), (probed - planned) / len(made), fixed)
         return replace(output, state=after, results=results)
 
     def _whole_budget(self, query: PreferenceQuery, budget: int | None) -> int | None:
@@ -188,7 +200,7 @@ class Promising:
         Tuples outside of a window cost nothing, so part of a budget may be left. Further rounds spend it; there
         are fewer rounds if each is a job.
         """
-        made = {name: _Made(probes, budgets[name]) for name, probes in plans.items()}
+        made = {name: _Made(probes, budgets[name], planner.batch_id) for name, probes in plans.items()}
         turn = dict(made)
         for number in range(ROUNDS):
             if number:
@@ -245,6 +257,7 @@ class Promising:
                 planner.state,
                 moment,
                 self.backend.scalars,
+                query_probes.draws,
             )
             after = planner.state_after(name, query, query_probes.probes, query_probes.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
@@ -279,6 +292,15 @@ class DriverTuples:
             self._near[key] = KeptTuples(pa.concat_tables(tables, promote_options="default").combine_chunks())
         return self._near[key]
 
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        tuples = [run.tuples for run in self.state.summaries[summary].runs]
+        near = [part for part in tuples if since is None or part.times[1] >= since]
+        keys = [
+            part.key if since is None or part.times[0] >= since else part.key[part.time >= since]
+            for part in near
+        ]
+        return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
+
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()
         if key not in self._read:
@@ -300,8 +322,7 @@ def _driver_arrival(
         return None
     shape = summary_state.representation.shape
     tuples = batch_tuples(table, shape, want, batch_id).since(summary_state.late_before)
-    arrival = batch_arrival(shape, tuples, want, table.num_rows - len(tuples))
-    return replace(arrival, run=TupleRun(tuples)) if arrival.rows else arrival
+    return BatchArrival.of_run(shape, tuples, want, table.num_rows - len(tuples))
 
 
 def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleColumns) -> Frame:

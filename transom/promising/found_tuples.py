@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.columns.arrays import Floats, Ints, Keys, Mask
+from transom.columns.hashes import mix_bits
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name, scalars_read_by
@@ -94,7 +95,7 @@ class FoundTuples:
 @cache
 def names_read(query: PreferenceQuery, side: Side) -> dict[str, None]:
     """The names of the columns that a query reads of a side's tuples."""
-    names = ["time", *(f".{column}" for column in side.columns)]
+    names = ["time", *(["batch"] if query.samples else []), *(f".{column}" for column in side.columns)]
     return dict.fromkeys([*names, *(column_name(scalar) for scalar in scalars_read_by(query, side))])
 
 
@@ -128,11 +129,22 @@ def selected_rows(reading: TupleReading, tuples: KeptTuples) -> Ints:
 
 
 def selected_lines(reading: TupleReading, keys: Keys | None, tuples: KeptTuples, rows: Ints) -> FoundTuples:
-    """The selected rows of a batch's tuples, as a line for each key."""
+    """The selected rows of a batch's tuples, as a line for each key; as a single line to draw a sample from."""
+    if reading.query.samples:
+        rows = rows[np.lexsort((tuples.key[rows], tuples.time[rows]))]  # in whatever order the buckets are
+        return all_selected(
+            tuples, rows[_permutation(len(rows), int(tuples.batch_id[0]) if len(tuples) else 0)]
+        )
     some = TupleRows(rows, tuples.key[rows], tuples.time[rows])
     keys = np.unique(some.key) if keys is None else keys
     seed = int(tuples.batch_id[0]) if reading.spreads and len(tuples) else None
     return FoundTuples(Lines.of_keys(keys), selection_matches(keys, some, seed), (tuples.table,))
+
+
+def _permutation(size: int, seed: int) -> Ints:
+    """The numbers below a size in an order that has nothing to do with anything else, the same for each seed."""
+    mixed = mix_bits(np.arange(size, dtype=np.uint64) ^ mix_bits(np.array([seed], np.uint64)))
+    return np.argsort(mixed, kind="stable")
 
 
 def all_selected(tuples: KeptTuples, rows: Ints) -> FoundTuples:
@@ -160,8 +172,13 @@ def _chosen(tuples: KeptTuples, where: Predicate | None, column: str | None, sin
 def _collide(
     columns: tuple[pa.ChunkedArray, pa.ChunkedArray], rows: tuple[Ints, Ints], keys: tuple[Keys, Keys]
 ) -> bool:
-    """Whether tuples with the same key have different values; that is rare."""
+    """Whether tuples with the same key have different values; that is rare.
+
+    The hash of an integer is a chain of invertible steps, so different integers have different keys.
+    """
     if not len(rows[0]) or not len(rows[1]):
+        return False
+    if columns[0].type == columns[1].type and pa.types.is_integer(columns[0].type):
         return False
     own, first = np.unique(keys[0][rows[0]], return_index=True)
     value = columns[0].take(pa.array(rows[0][first]))

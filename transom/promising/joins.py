@@ -9,6 +9,7 @@ import numpy as np
 
 from transom.columns.arrays import Floats, Ints, Keys
 from transom.elements import Preference
+from transom.promising.key_matches import spread_steps
 from transom.promising.pyramid import LIKELY
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
@@ -43,11 +44,10 @@ def batch_values(tuples: KeptTuples, number: Floats | None = None) -> BatchValue
     ([2, 1], [12, 11])
     """
     runs = tuples.by_key
-    count = np.bincount(runs.codes // max(len(tuples), 1), minlength=len(runs.keys))
-    first = np.cumsum(count) - count
+    count, first = runs.counts, runs.starts
     if not len(first):
         return BatchValues(runs.keys, count, count, count, count, number)
-    time, rows = tuples.time[runs.rows], runs.rows[first]
+    time, rows = tuples.time[runs.rows], runs.firsts
     return BatchValues(
         runs.keys,
         tuples.bucket[rows],
@@ -214,8 +214,12 @@ def probe_join(
     probed: KeptTuples,
     window: int | None,
     limit: int | None = None,
+    spread: bool = False,
 ) -> JoinPairs:
     """The pairs that the next `taken` probes of the regions find, up to a cost of `limit`, in the given order.
+
+    The probes of a region are made in order of time, or with `spread` in an order that spreads them evenly over
+    arriving tuples and cell, so that any part of them is a sample.
 
     A probe that can't match costs as much budget as any other, but no work: matches are looked up by key, and
     those in the probed part of the region's line are returned. Tuples outside of an arriving
@@ -226,7 +230,8 @@ def probe_join(
     pairs, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
     for batch_id in np.unique(regions.batch_id[taken > 0])[::-1].tolist():
         some = np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))
-        pairs.append(_Batch.of(regions.where(some), probing, probed).probed(taken[some], window, left))
+        batch = _Batch.of(regions.where(some), probing, probed)
+        pairs.append((batch.sampled if spread else batch.probed)(taken[some], window, left))
         made[some] = pairs[-1].made
         left = None if left is None else left - pairs[-1].charge
     mine, theirs, charges, _ = zip(*pairs, strict=True)
@@ -299,6 +304,45 @@ class _Batch:
         if window is not None:
             match &= np.abs(self.probing_tuples.time[mine] - self.probed_tuples.time[theirs]) <= window
         return JoinPairs(mine[match], theirs[match], charge, made)
+
+    def sampled(self, taken: Ints, window: int | None, limit: int | None) -> JoinPairs:
+        """The pairs that the next `taken` probes of each region find if probes are spread evenly, and their cost.
+
+        A region's probes cost their number times the share of its line that is inside of windows.
+        """
+        regions, cell = self.regions, self.regions.cell
+        region, index = run_positions(regions.arriving)
+        strip = _Strip(region, index)
+        _, inside = self._inside(strip, np.zeros(len(region), np.int64), cell[region], window)
+        share = np.bincount(region, inside, len(regions)) / np.maximum(regions.probes, 1)
+        cost = taken * share
+        if limit is not None and cost.sum() > limit:
+            rest = np.maximum(limit - (np.cumsum(cost) - cost), 0)
+            free = share == 0
+            taken = np.where(free, taken, np.minimum(taken, rest / np.where(free, 1, share))).astype(np.int64)
+        charge = round(float((taken * share).sum()))
+        begin, end = self.probed_tuples.by_key.between(
+            regions.key, self.earlier[self.start], self.earlier[self.stop - 1] + 1
+        )
+        some = np.flatnonzero((end > begin)[region] & (taken > 0)[region])
+        pair, place = run_positions((end - begin)[region[some]])
+        strips = some[pair]
+        owner = region[strips]
+        theirs = self.probed_tuples.by_key.rows[begin[owner] + place]
+        match = self.probed_tuples.batch_id[theirs] < int(regions.batch_id[0])
+        owner, strips, theirs = owner[match], strips[match], theirs[match]
+        inverse = np.zeros(len(regions), np.int64)
+        wanted = np.unique(owner)
+        steps, lengths = spread_steps(regions.probes[wanted]).tolist(), regions.probes[wanted].tolist()
+        inverse[wanted] = [pow(step, -1, length) for step, length in zip(steps, lengths, strict=True)]
+        position = index[strips] * cell[owner] + np.searchsorted(self.earlier, theirs) - self.start[owner]
+        turn = position * inverse[owner] % regions.probes[owner]  # when this position is probed
+        hit = (turn >= regions.done[owner]) & (turn < (regions.done + taken)[owner])
+        mine, theirs = self.arrived[(self.first[owner] + index[strips])[hit]], theirs[hit]
+        if window is not None:
+            near = np.abs(self.probing_tuples.time[mine] - self.probed_tuples.time[theirs]) <= window
+            mine, theirs = mine[near], theirs[near]
+        return JoinPairs(mine, theirs, charge, taken)
 
     def _inside(self, strip: _Strip, low: Ints, high: Ints, window: int | None) -> tuple[Ints, Ints]:
         """The first tuple within the window of each arriving one, and the number of such tuples."""

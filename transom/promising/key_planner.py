@@ -91,6 +91,10 @@ class KeyPlanner:
         """The lines of matches as regions, with their promises."""
         query = reading.query
         arrival = self.arrivals[query.sides[reading.side].summary]
+        if query.samples:
+            low, none = np.array([arrival.low]), np.zeros(1, np.int64)
+            times = low, np.array([arrival.high + 1])
+            return regions_by_key(found, self.batch_id, none, low, np.ones(1), times)
         values, key = arrival.values, found.lines.key
         value = np.searchsorted(values.key, key)
         number = None if values.number is None else values.number[value]
@@ -107,8 +111,7 @@ class KeyPlanner:
     ) -> Floats:
         """The promise of each line.
 
-        The partners of arriving tuples are counted; how often their value occurs in its own stream, the summary
-        estimates.
+        The tuples are at hand, so counting them costs less than summarizing them to estimate the counts.
         """
         query, matches = reading.query, found.matches.counts.astype(np.float64)
         preference, values = query.preference, arrival.values
@@ -144,12 +147,16 @@ class KeyPlanner:
         return worth / faded if preference.order == "asc" else worth * faded
 
     def _total(self, reading: TupleReading, probing: Representation, arrival: BatchArrival) -> Floats:
-        """How often each value of a batch occurs in the window of its stream, by the summary."""
+        """How often each value of a batch occurs in the window of its stream: the tuples at hand are counted."""
         window, values = reading.query.preference.window, arrival.values
         shared = probing.shape.name, window
         if shared not in self._totals:
             since = newest_window_start(probing, window)
-            self._totals[shared] = np.maximum(probing.total(values.key, values.bucket, since), values.count)
+            key = self.read.keys_since(probing.shape.name, since)
+            value = np.searchsorted(values.key, key)
+            value[value == len(values)] = 0
+            counts = np.bincount(value[values.key[value] == key], minlength=len(values))
+            self._totals[shared] = np.maximum(counts, values.count).astype(np.float64)
         return self._totals[shared]
 
 
@@ -162,9 +169,7 @@ def _bands(probed: Representation, arrival: BatchArrival) -> Lines:
 
 def _band_times(probed: Representation) -> tuple[Ints, Ints]:
     """The times of the granularities, the newest first; together they cover all times."""
-    zones = probed.zones()
-    starts = [int(zones.since[zones.granularity == i].min()) for i in np.unique(zones.granularity).tolist()]
-    starts = starts or [0]
+    starts = probed.granularity_starts() or [0]
     return np.array([*starts[:-1], EARLIEST]), np.array([LATEST, *starts[:-1]])
 
 

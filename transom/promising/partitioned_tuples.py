@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.backends.arrow_types import plain_table
 from transom.backends.base import Frame, RecordBatches, Task
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Keys
 from transom.elements import Summary
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import (
@@ -129,7 +129,8 @@ class PartitionedTuples:
         parts = [part for part, _ in _dealt(tuples, self.files.partitions, target, self.files.shards)]
         held = {0: ((int(tuples.time.min()), int(tuples.time.max())),)}
         ref = replace(target, parts=tuple(parts), held=held)
-        return replace(summary, runs=(), files=(*summary.files, ref))
+        settled = summary.representation.settle()  # the driver plans without the tuples from now on
+        return replace(summary, representation=settled, runs=(), files=(*summary.files, ref))
 
     def _merged(self, summary: SummaryState, batch_id: int) -> SummaryState:
         floor = summary.representation.floor
@@ -249,6 +250,9 @@ class _Files:
 
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         return self._kept(summary).between(since, until)
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        return self._kept(summary).since(since).key
 
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:

@@ -123,6 +123,10 @@ class ProbePlanner:
             if not len(regions):
                 deferred.append(regions)
                 continue
+            if query.samples and self.state.summaries[query.sides[0].summary].files:
+                regions = regions.where(
+                    ~regions.by_key
+                )  # a task has only a part of the tuples of such a line
             states = [self.state.summaries[one.summary].representation for one in query.sides]
             probing, probed = states[side], states[len(states) - 1 - side]
             window = query.preference.window

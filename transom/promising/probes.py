@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Keys, Mask
 from transom.kernel.predicates import evaluate
 from transom.promising.found_tuples import (
     FoundTuples,
@@ -71,6 +71,39 @@ class Probe:
         return float(expected.sum()), int(left.sum())
 
 
+@dataclass
+class Draws:
+    """How many tuples of each batch a sample has drawn so far in this batch, and from how many it could."""
+
+    drawn: dict[int, int] = field(default_factory=dict)
+    earlier: dict[int, int] = field(default_factory=dict)
+    total: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, probes: Sequence[Probe], batch_id: int) -> Draws:
+        """The tuples to draw from, before the first probe of a batch is made."""
+        draws = cls()
+        for probe in probes:
+            regions = probe.regions.where(_sampled(probe.regions))
+            for number in np.unique(regions.batch_id).tolist():
+                here = regions.batch_id == number
+                draws.total[number] = int(regions.probes[here].sum())
+                draws.earlier[number] = int(regions.done[here].sum())
+            if probe.whole is not None:
+                draws.total[batch_id] = draws.drawn[batch_id] = probe.whole.matches.total
+        return draws
+
+    def add(self, regions: Regions, made: Ints) -> None:
+        """Record the probes that were made in some regions."""
+        for number, count in zip(regions.batch_id.tolist(), (made * _sampled(regions)).tolist(), strict=True):
+            self.drawn[number] = self.drawn.get(number, 0) + count
+
+
+def _sampled(regions: Regions) -> Mask:
+    """The regions that a sample is drawn from; the others have no matches, as far as the summary knows."""
+    return regions.by_key | (regions.likely & (regions.expected > 0))
+
+
 class TupleReader(Protocol):
     """Reads the kept tuples of summaries."""
 
@@ -84,6 +117,10 @@ class TupleReader(Protocol):
 
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         """The tuples from a time to before another, in no particular order."""
+        ...
+
+    def keys_since(self, summary: str, since: int | None) -> Keys:
+        """The keys of the tuples from a time on, in no particular order."""
         ...
 
 
@@ -178,7 +215,7 @@ def _probes_by_cell(
         return _kept(probe, [probing.table.take(pa.array(rows))]), len(rows), taken
     probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
     mine, theirs, charge, made = probe_join(
-        regions, taken, probing, probed, probe.query.preference.window, limit
+        regions, taken, probing, probed, probe.query.preference.window, limit, probe.reading.spreads
     )
     tables = [probing.table.take(pa.array(mine)), probed.table.take(pa.array(theirs))]
     return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made

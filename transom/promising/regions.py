@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.arrays import Floats, Ints, Keys, Mask
+from transom.columns.hashes import mix_bits
 
 # Shares this close to a whole number are rounded to it.
 LEAST_PROMISE = 1e-9
@@ -199,7 +200,9 @@ def _weighted(regions: Regions, budget: int) -> Ints:
     if budget >= left[sure].sum():
         rest = np.where(sure, 0, left)
         return np.where(sure, left, _filled(rest, order, budget - int(left[sure].sum())))
-    order = order[sure[order]]
+    order = np.flatnonzero(sure)
+    mixed = mix_bits(regions.key ^ mix_bits(regions.batch_id.view(np.uint64) ^ regions.since.view(np.uint64)))
+    order = order[np.lexsort((regions.since[order], regions.batch_id[order], mixed[order]))]
     some = regions.where(order)
     taken = np.zeros_like(left)
     taken[order] = _whole(_shares(some, budget), some.left, budget)
@@ -228,7 +231,8 @@ def _whole(shares: Floats, left: Ints, budget: int) -> Ints:
     """Shares as whole numbers that sum up to the budget.
 
     The fraction of each share is carried over to the next region, and the region at which the fractions add up
-    to a whole gets a probe. If the largest fractions got the probes, small shares would get none in any batch, and
+    to a whole gets a probe. The regions are in an order that differs from batch to batch, so no value is always the
+    lucky one. If the largest fractions got the probes, small shares would get none in any batch, and
     rare values would vanish.
     """
     taken = np.minimum(np.floor(shares + LEAST_PROMISE).astype(np.int64), left)

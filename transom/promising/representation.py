@@ -13,9 +13,10 @@ from transom.columns import array_bytes
 from transom.columns.arrays import Floats, Ints, Keys
 from transom.elements import Summary
 from transom.promising.pyramid import Pyramid
-from transom.promising.step_summaries import StepSummaries, empty_cells
+from transom.promising.step_summaries import StepSummaries, empty_cells, summarize_steps
 from transom.promising.summary_kinds import concat_summaries, unpack_summaries
 from transom.promising.summary_protocol import CellSummaries
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import ZoneReach, buckets_of, step_of
 
 THETA = 0.75  # a zone ends when its summary describes the next tuples with less confidence than this
@@ -50,6 +51,9 @@ class Zone:
 class Representation:
     """Summaries of a stream's kept tuples; immutable. `every` holds all zones, oldest first.
 
+    Tuples that are at hand may be inserted lazily: they are `waiting` until a zone is first needed, which may be
+    never. Then those that were evicted meanwhile cost nothing.
+
     >>> from transom.promising.step_summaries import summarize_steps
     >>> shape = Summary("s", "stream", "column", 16, structure="cells", buckets=2, kind="histogram")
     >>> keys = np.array([7, 7, 9], np.uint64)
@@ -62,14 +66,57 @@ class Representation:
     """
 
     shape: Summary
-    every: tuple[Zone, ...] = ()
+    settled: tuple[Zone, ...] = ()  # without the waiting tuples
     built: tuple[Pyramid, ...] = ()  # over the zones of an earlier representation, to build on
     high: int | None = None
     since: int | None = None
+    waiting: tuple[KeptTuples, ...] = ()
 
     @classmethod
     def new(cls, shape: Summary) -> Representation:
         return cls(shape, built=(Pyramid(),) * max(shape.depth, 2))
+
+    @cached_property
+    def every(self) -> tuple[Zone, ...]:
+        """All zones, oldest first; the waiting tuples are inserted now."""
+        if not self.waiting or self.high is None:
+            return self.settled
+        time, key, bucket = (
+            np.concatenate([getattr(part, name) for part in self.waiting])
+            for name in ("time", "key", "bucket")
+        )
+        more = summarize_steps(self.shape, time, key, bucket, self.floor)
+        return _Insertion(self.shape, self.settled, more, self._reach(self.high, self.since)).zones()
+
+    def settle(self) -> Representation:
+        """The same tuples in zones, none of them waiting; this representation stays as it is.
+
+        Whether a user looks at the zones must not change what the next batch starts from.
+        """
+        return replace(self, settled=replace(self).every, waiting=()) if self._still_waiting else self
+
+    @property
+    def zone_count(self) -> int:
+        """How many zones there are so far; this inserts no tuple."""
+        return len(self._settled_zones)
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples are kept; this inserts none."""
+        floor, step = self.floor, step_of(self.shape)
+        if floor is None:
+            return 0
+        zones = (zone.summaries.counts for zone in self._settled_zones if zone.until * step > floor)
+        waiting = (part.count_since(floor) for part in self._still_waiting)
+        return sum(int(counts.sum()) for counts in zones) + sum(waiting)
+
+    @property
+    def _settled_zones(self) -> tuple[Zone, ...]:
+        return self.__dict__.get("every", self.settled)
+
+    @property
+    def _still_waiting(self) -> tuple[KeptTuples, ...]:
+        return () if "every" in self.__dict__ else self.waiting
 
     @cached_property
     def pyramids(self) -> tuple[Pyramid, ...]:
@@ -98,12 +145,37 @@ class Representation:
         if len(more.steps):
             high = max(high, int(more.steps[-1]) * step_of(self.shape))
         high = high if self.high is None else max(high, self.high)
-        every = _Insertion(self, more, self._reach(high, since)).zones()
+        every = _Insertion(self.shape, self.every, more, self._reach(high, since)).zones()
         return Representation(self.shape, every, self.__dict__.get("pyramids", self.built), high, since)
+
+    def awaiting(self, tuples: KeptTuples, since: int | None = None) -> Representation:
+        """This representation with more tuples, which are inserted when a zone is first needed."""
+        if not len(tuples):
+            return self
+        high = tuples.times[1] if self.high is None else max(tuples.times[1], self.high)
+        return self._with_waiting((*self._still_waiting, tuples), high, since)
+
+    def _with_waiting(self, waiting: tuple[KeptTuples, ...], high: int, since: int | None) -> Representation:
+        pyramids = self.__dict__.get("pyramids", self.built)
+        return Representation(self.shape, self._settled_zones, pyramids, high, since, waiting)
 
     def advanced(self, since: int | None = None) -> Representation:
         """The representation without the tuples before `since`, as far as the granularities allow."""
-        return self if self.high is None else self.inserted(StepSummaries.none(self.shape), self.high, since)
+        if self.high is None:
+            return self
+        if not self._still_waiting:
+            return self.inserted(StepSummaries.none(self.shape), self.high, since)
+        later = self._with_waiting(self._still_waiting, self.high, since)
+        floor = later.floor
+        kept = tuple(part for part in later.waiting if floor is None or part.times[1] >= floor)
+        return later if len(kept) == len(later.waiting) else replace(later, waiting=kept)
+
+    def granularity_starts(self) -> list[int]:
+        """The time from which on each granularity reaches back, the newest first."""
+        if self.high is None:
+            return []
+        reach = self._reach(self.high, self.since)
+        return [start * step_of(self.shape) for start in (reach.g1_start, *reach.backs)]
 
     def zones(self) -> Zones:
         step, newest = step_of(self.shape), self.every[::-1]
@@ -138,41 +210,61 @@ class Representation:
             return self
         whole = _added([zone.summaries for zone in self.every])
         zone = replace(self.every[-1], since=self.every[0].since, summaries=whole)
-        return replace(self, every=(zone,), built=())
+        return replace(self, settled=(zone,), built=(), waiting=())
 
-    @cached_property
+    @property
     def nbytes(self) -> int:
-        distinct = {id(zone.summaries): zone.summaries.nbytes for zone in self.every}
+        distinct = {id(zone.summaries): zone.summaries.nbytes for zone in self._settled_zones}
         return sum(distinct.values()) + sum(pyramid.nbytes for pyramid in self.__dict__.get("pyramids", ()))
 
     def packed(self) -> bytes:
-        """The representation as bytes, without pyramids, which are rebuilt from the zones."""
+        """The representation as bytes, without pyramids, which are rebuilt from the zones.
+
+        Waiting tuples are not among them. They are those of the batch `waiting` and later ones.
+        """
+        zones, waiting = self._settled_zones, self._still_waiting
         parts = {
-            name: np.array([getattr(zone, name) for zone in self.every], np.int64)
+            name: np.array([getattr(zone, name) for zone in zones], np.int64)
             for name in ("granularity", "number", "since", "until")
         }
-        if self.every:
-            whole = concat_summaries([zone.summaries for zone in self.every]).packed()
+        if zones:
+            whole = concat_summaries([zone.summaries for zone in zones]).packed()
             parts["summaries"] = np.frombuffer(whole, np.uint8)
-        return array_bytes.pack({"high": self.high, "since": self.since}, parts)
+        meta = {"high": self.high, "since": self.since}
+        if waiting:
+            meta["waiting"] = min(int(part.batch_id.min()) for part in waiting)
+        return array_bytes.pack(meta, parts)
 
     def __reduce__(self) -> tuple:
-        return Representation.unpacked, (self.shape, self.packed())
+        return Representation.unpacked, (self.shape, self.settle().packed())
 
     @classmethod
-    def unpacked(cls, shape: Summary, data: bytes) -> Representation:
+    def unpacked(cls, shape: Summary, data: bytes, tuples: Sequence[KeptTuples] = ()) -> Representation:
+        """The inverse of `packed`; the waiting ones are among `tuples`."""
         meta, parts = array_bytes.unpack(data)
         new, buckets = cls.new(shape), buckets_of(shape)
         if meta["high"] is None:
             return new
-        whole = unpack_summaries(parts["summaries"].tobytes())
-        spans = (parts[name].tolist() for name in ("granularity", "number", "since", "until"))
-        every = tuple(
-            Zone(i, number, since, until, _known(shape, whole.copy_range(row * buckets, (row + 1) * buckets)))
-            for row, (i, number, since, until) in enumerate(zip(*spans, strict=True))
-        )
-        same = replace(new, every=every, high=meta["high"])
-        return same.advanced(meta["since"])
+        every: tuple[Zone, ...] = ()
+        if "summaries" in parts:
+            whole = unpack_summaries(parts["summaries"].tobytes())
+            spans = (parts[name].tolist() for name in ("granularity", "number", "since", "until"))
+            every = tuple(
+                Zone(
+                    i,
+                    number,
+                    since,
+                    until,
+                    _known(shape, whole.copy_range(row * buckets, (row + 1) * buckets)),
+                )
+                for row, (i, number, since, until) in enumerate(zip(*spans, strict=True))
+            )
+        first = meta.get("waiting")
+        if first is None:
+            return replace(new, settled=every, high=meta["high"]).advanced(meta["since"])
+        later = (part.where(part.batch_id >= first) for part in tuples)
+        waiting = tuple(part for part in later if len(part))
+        return replace(new, settled=every, high=meta["high"], since=meta["since"], waiting=waiting)
 
 
 def _added(parts: Sequence[CellSummaries]) -> CellSummaries:
@@ -195,14 +287,14 @@ def _known(shape: Summary, zone: CellSummaries) -> CellSummaries:
 class _Insertion:
     """One insertion: new steps become zones of G1, late steps go to their zones, and old zones collapse."""
 
-    def __init__(self, before: Representation, more: StepSummaries, reach: ZoneReach) -> None:
-        self._more, self._reach, self._blank = more, reach, _blank(before.shape)
-        self._adjusting = before.shape.structure == "adjusting"
-        self._g1 = [zone for zone in before.every if zone.granularity == 1]
+    def __init__(self, shape: Summary, before: Sequence[Zone], more: StepSummaries, reach: ZoneReach) -> None:
+        self._more, self._reach, self._blank = more, reach, _blank(shape)
+        self._adjusting = shape.structure == "adjusting"
+        self._g1 = [zone for zone in before if zone.granularity == 1]
         self._number = self._g1[-1].number + 1 if self._g1 else 0
         self._new: dict[int, CellSummaries] = {}  # by step
         self._coarse: dict[tuple[int, int], list[CellSummaries]] = {}  # by granularity and start
-        for zone in before.every:
+        for zone in before:
             if zone.granularity > 1:
                 self._push(zone.since, zone.summaries)
 

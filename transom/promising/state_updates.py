@@ -53,7 +53,10 @@ def with_arrival(summary: SummaryState, arrival: BatchArrival) -> SummaryState:
     before = summary.representation
     if arrival.rows:
         since = arrival.low if before.floor is None else min(arrival.low, before.floor)
-        before = before.inserted(arrival.steps, arrival.high, since)
+        if arrival.run is not None and arrival.summarized is None:
+            before = before.awaiting(arrival.run.tuples, since)
+        else:
+            before = before.inserted(arrival.steps, arrival.high, since)
     return replace(
         summary,
         representation=before,
@@ -124,7 +127,7 @@ def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:
     floor = representation.floor
     runs, files = list(summary.runs), summary.files
     if floor is not None:
-        runs = [run for run in runs if run.rows and int(run.tuples.time.max()) >= floor]
+        runs = [run for run in runs if run.rows and run.tuples.times[1] >= floor]
         files = tuple(ref for ref in files if ref.held[0][0][1] >= floor)
     return replace(summary, representation=representation, runs=_merged(runs, floor), files=files)
 

@@ -15,9 +15,7 @@ from transom.elements import Summary
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
-from transom.promising.regions import Regions
 from transom.promising.representation import Representation
-from transom.promising.step_summaries import summarize_steps
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
@@ -99,8 +97,8 @@ class StructureReview:
     ) -> PromisingState:
         """The state with the best structures for the summaries that are due for a review.
 
-        Only summaries on the driver are rebuilt. Regions that were deferred in the old structure are lost,
-        since its zones are gone.
+        Only summaries on the driver are rebuilt. Regions that are cells of the old structure are lost, since its
+        zones are gone. Regions by key stay.
         """
         limits = self.limits
         for name, summary_state in promising_state.summaries.items():
@@ -118,8 +116,9 @@ class StructureReview:
                 review=given.batch_id + min(max(age, limits.first_review), limits.longest_review),
             )
             if best is not None and best.structure != summary_state.representation.shape.structure:
-                promising_state = _without_deferred(promising_state, name, given.queries)
-                after = rebuilt(after, replace(shapes[name], structure=best.structure))
+                shape = replace(shapes[name], structure=best.structure)
+                promising_state = _without_deferred(promising_state, name, given.queries, shape)
+                after = rebuilt(after, shape)
                 planner.record_structure(name, shapes[name].stream, best.structure, best.reason)
             promising_state = replace(promising_state, summaries={**promising_state.summaries, name: after})
         return promising_state
@@ -132,9 +131,9 @@ def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:
     numbers = as_numbers(whole.table[NUMBER_COLUMN]) if shape.between is not None else None
     buckets = bucket_of(shape, whole.key, numbers)
     table = whole.table.set_column(1, "bucket", [buckets.astype(np.int32)])
-    made = summarize_steps(shape, whole.time, whole.key, buckets, floor)
-    known = Representation.new(shape).inserted(made, before.high or 0, before.since)
-    return replace(summary, representation=known, runs=(TupleRun(KeptTuples.of(table)),))
+    tuples = KeptTuples.of(table)
+    known = Representation.new(shape).awaiting(tuples, before.since).advanced(before.since)
+    return replace(summary, representation=known, runs=(TupleRun(tuples),))
 
 
 def _best_for_join(
@@ -168,18 +167,23 @@ def _best_for_join(
 
 
 def _without_deferred(
-    promising_state: PromisingState, name: str, queries: Mapping[str, PreferenceQuery]
+    promising_state: PromisingState, name: str, queries: Mapping[str, PreferenceQuery], shape: Summary
 ) -> PromisingState:
-    """The state without the regions that are deferred in a summary."""
+    """The state without the deferred regions that are cells of a summary, which is to get another shape."""
     states = dict(promising_state.queries)
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]
         if name in sides and query in states:
             query_state = states[query]
             arriving = len(sides) - 1 - sides.index(name)  # a selection has one side, whose tuples arrive
-            lost_regions = query_state.pending[arriving]
+            regions = query_state.pending[arriving]
+            # The buckets of values between two numbers are not known by their keys.
+            stays = regions.by_key if shape.between is None else np.zeros(len(regions), bool)
+            lost_regions, kept = regions.where(~stays), regions.where(stays)
+            if not preferred.samples:  # a sample has one line for all values
+                kept = replace(kept, bucket=bucket_of(shape, kept.key))
             pending = tuple(
-                Regions.none() if side == arriving else part for side, part in enumerate(query_state.pending)
+                kept if side == arriving else part for side, part in enumerate(query_state.pending)
             )
             lost, missed = float(lost_regions.expected_left.sum()), int(lost_regions.left.sum())
             states[query] = replace(

@@ -41,7 +41,8 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             status[name] = _suspended_info(created.summary, created.text, created.suspended)
         if summary_state is None or created.summary is None:
             continue
-        shape, zones = summary_state.representation.shape, summary_state.representation.zones()
+        representation = summary_state.representation
+        shape = representation.shape
         status[name] = SummaryStatus(
             name,
             created.text,
@@ -49,11 +50,11 @@ def summary_infos(state: PromisingState, registry: Registry) -> dict[str, Summar
             shape.column,
             shape.structure,
             created.summary.structure == "auto",
-            int(zones.counts.sum()),
+            representation.tuples,
             summary_state.arrived,
             summary_state.late,
-            len(zones.since),
-            summary_state.representation.nbytes,
+            representation.zone_count,
+            representation.nbytes,
             bool(summary_state.files),
             (
                 *(

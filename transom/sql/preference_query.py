@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from transom.elements import Preference
-from transom.sql.promise import Promise
+from transom.sql.promise import EstimatedCount, Promise
 from transom.sql.query import Predicate, Scalar
 
 
@@ -66,6 +66,12 @@ class PreferenceQuery:
     def bound(self) -> PreferenceQuery:
         """The query itself: it runs as it is bound."""
         return self
+
+    @property
+    def samples(self) -> bool:
+        """Whether its aggregates are over an even sample of the selected tuples, and are estimates for all of them."""
+        even = isinstance(self.promise, EstimatedCount) and self.preference.fade == 1
+        return bool(self.figures) and self.preference.order == "weighted" and even
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class SummaryState:
     @property
     def floor(self) -> int | None:
         """The time before which tuples were evicted; None if none was."""
-        kept = int(self.representation.zones().counts.sum())
+        kept = self.representation.tuples
         return None if kept == self.arrived - self.late else self.representation.floor
 
     @property

@@ -322,10 +322,11 @@ def _encode_summary_state(summary: SummaryState, shelf: RunShelf) -> dict[str, A
 
 
 def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf) -> SummaryState:
+    runs = tuple(map(shelf.tuples, stored["runs"]))
     return SummaryState(
-        Representation.unpacked(decode_summary(stored["shape"]), packed),
+        Representation.unpacked(decode_summary(stored["shape"]), packed, [run.tuples for run in runs]),
         since=stored["since_batch"],
-        runs=tuple(map(shelf.tuples, stored["runs"])),
+        runs=runs,
         files=tuple(map(state_json.decode_shard, stored["files"])),
         arrived=stored["arrived"],
         late=stored["late"],

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from transom.elements import ClockKind, Preference, Summary
 from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
+from transom.promising.representation import Zones
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import counts
 from transom.sql.query import Query
-from transom.state.promising import PreferenceState, PromisingState, SummaryState
+from transom.state.promising import PreferenceState, PromisingState
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ def summary_plans(
     """Summaries as they are, or will be with the next batch."""
     for name, summary in summaries.items():
         summary_state = state.summaries.get(name)
-        shape = summary if summary_state is None else summary_state.representation.shape
+        kept = None if summary_state is None else summary_state.representation.settle()
+        zones = None if kept is None else kept.zones()
+        shape = summary if kept is None else kept.shape
         led = (
             query for query, reader in preference_queries.items() if name in (s.summary for s in reader.sides)
         )
@@ -109,9 +112,9 @@ def summary_plans(
             if shape.kind == "histogram"
             else f"count sketches of {shape.rows} by {shape.width}",
             _time(summary.reach),
-            tuple(_granularities(shape, summary_state)),
-            0 if summary_state is None else len(summary_state.representation.zones().since),
-            0 if summary_state is None else int(summary_state.representation.zones().counts.sum()),
+            tuple(_granularities(shape, zones)),
+            0 if zones is None else len(zones.since),
+            0 if zones is None else int(zones.counts.sum()),
             0 if summary_state is None else summary_state.representation.nbytes,
             0 if summary_state is None else summary_state.arrived,
             0 if summary_state is None else summary_state.late,
@@ -121,8 +124,7 @@ def summary_plans(
         )
 
 
-def _granularities(shape: Summary, summary_state: SummaryState | None) -> Iterator[GranularityPlan]:
-    zones = None if summary_state is None else summary_state.representation.zones()
+def _granularities(shape: Summary, zones: Zones | None) -> Iterator[GranularityPlan]:
     for number in range(1, shape.depth + 1):
         covers = shape.granularity * shape.rate ** (number - 1)
         mine = None if zones is None else zones.granularity == number

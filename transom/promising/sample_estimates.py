@@ -1,0 +1,153 @@
+"""Aggregates of an even sample: values for all tuples, with 95 % confidence intervals (Cochran, 1977).
+
+A budget draws `drawn` of the `total` tuples of each batch, without replacement and by a permutation. So every batch is
+a stratum, and each tuple that was drawn represents `total / drawn` tuples. A batch that is partly outside of the
+window, or whose tuples do not all meet the conditions, is a domain of its stratum: other tuples count as zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from transom.columns.arrays import Floats, Ints, Mask
+
+CONFIDENCE = 0.95
+ESTIMATED_FUNCTIONS = ("count", "sum", "avg", "median")
+
+
+@dataclass(frozen=True)
+class SampleEstimate:
+    """An estimated value and its bounds; None over no tuples, or if the sample is too small for bounds."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class EvenSample:
+    """The drawn tuples that are in the window: the batch of each, and how many of how many that batch drew."""
+
+    batch_id: Ints
+    drawn: Ints
+    total: Ints
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every tuple was drawn."""
+        return bool((self.drawn >= self.total).all())
+
+    @property
+    def weights(self) -> Floats:
+        """How many tuples each drawn one represents."""
+        return np.maximum(self.total / np.maximum(self.drawn, 1), 1.0)
+
+    def count(self, chosen: Mask) -> SampleEstimate:
+        """The number of the tuples that a mask chooses.
+
+        Its bounds are Wilson's: an interval around an estimated share near 0 or 1 is not symmetric.
+        """
+        made = self._total(chosen.astype(np.float64))
+        error = self._error(chosen.astype(np.float64))
+        _, first = np.unique(self.batch_id, return_index=True)
+        whole = float(self.total[first].sum())
+        if error == 0 and made.value is not None:  # all tuples of the batches were counted
+            counted = float(round(made.value))
+            return SampleEstimate(counted, counted, counted)
+        if not made.value or not error or not 0 < made.value < whole:
+            return made
+        share, z = made.value / whole, self._quantile
+        size = share * (1 - share) / (error / whole) ** 2  # as large as a simple sample with this error
+        middle = share + z**2 / (2 * size)
+        away = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+        low, high = ((middle + side * away) / (1 + z**2 / size) * whole for side in (-1, 1))
+        return SampleEstimate(made.value, max(low, float(chosen.sum())), high)
+
+    def sum(self, values: Floats, chosen: Mask) -> SampleEstimate:
+        """The sum of the values that a mask chooses."""
+        return self._total(np.where(chosen, values, 0.0)) if chosen.any() else SampleEstimate(None)
+
+    def avg(self, values: Floats, chosen: Mask) -> SampleEstimate:
+        """The mean of the values that a mask chooses: a ratio of two estimated totals."""
+        if not chosen.any():
+            return SampleEstimate(None)
+        weights = self.weights * chosen
+        mean = float((weights * np.where(chosen, values, 0.0)).sum() / weights.sum())
+        error = self._error(np.where(chosen, values - mean, 0.0))
+        return self._bounded(mean, None if error is None else error / float(weights.sum()))
+
+    def median(self, values: Floats, chosen: Mask) -> SampleEstimate:
+        """The median of the values that a mask chooses; its bounds are quantiles (Woodruff, 1952)."""
+        if not chosen.any():
+            return SampleEstimate(None)
+        weights = self.weights[chosen]
+        order = np.argsort(values[chosen], kind="stable")
+        ordered, weights = values[chosen][order], weights[order]
+        # Half of a tuple's weight is below its own value: with equal weights, this is the usual median.
+        ranks = (np.cumsum(weights) - weights / 2) / weights.sum()
+        median = float(np.interp(0.5, ranks, ordered))
+        below = np.where(chosen, (values <= median) - 0.5, 0.0)
+        error = self._error(below)
+        if error is None:
+            return SampleEstimate(median)
+        away = self._quantile * error / float(weights.sum())
+        low, high = np.interp([0.5 - away, 0.5 + away], ranks, ordered).tolist()
+        return SampleEstimate(median, low, high)
+
+    def _total(self, amounts: Floats) -> SampleEstimate:
+        return self._bounded(float((self.weights * amounts).sum()), self._error(amounts))
+
+    def _bounded(self, value: float, error: float | None) -> SampleEstimate:
+        if error is None or not math.isfinite(error):
+            return SampleEstimate(value)
+        away = self._quantile * error
+        return SampleEstimate(value, value - away, value + away)
+
+    def _error(self, amounts: Floats) -> float | None:
+        """The standard error of the total of some amounts; None if no batch drew two tuples of an incomplete draw."""
+        _, first, stratum = np.unique(self.batch_id, return_index=True, return_inverse=True)
+        drawn, total = self.drawn[first].astype(np.float64), self.total[first].astype(np.float64)
+        sums, squares = (np.bincount(stratum, numbers) for numbers in (amounts, amounts**2))
+        spread = np.maximum(squares - sums**2 / drawn, 0)
+        known = drawn > 1
+        if not known.any():
+            return 0.0 if self.is_complete else None
+        pooled = spread[known].sum() / (drawn[known] - 1).sum()
+        variance = np.where(known, spread / np.maximum(drawn - 1, 1), pooled)
+        return math.sqrt(float((total**2 * np.clip(1 - drawn / total, 0, 1) * variance / drawn).sum()))
+
+    @property
+    def _quantile(self) -> float:
+        _, first = np.unique(self.batch_id, return_index=True)
+        return student_quantile((1 + CONFIDENCE) / 2, int((self.drawn[first] - 1).sum()))
+
+    def estimate(self, function: str, values: Floats | None, chosen: Mask) -> SampleEstimate:
+        """The estimate of an aggregate function; without values, of the number of tuples."""
+        if values is None or function == "count":
+            return self.count(chosen)
+        estimates: dict[str, Callable[[Floats, Mask], SampleEstimate]] = {
+            "sum": self.sum,
+            "avg": self.avg,
+            "median": self.median,
+        }
+        return estimates[function](values, chosen)
+
+
+def student_quantile(share: float, freedom: int) -> float:
+    """A quantile of Student's distribution, by its expansion around the normal one.
+
+    >>> round(student_quantile(0.975, 10), 2), round(student_quantile(0.975, 1000), 2)
+    (2.23, 1.96)
+    """
+    z, n = NormalDist().inv_cdf(share), max(freedom, 1)
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    )
