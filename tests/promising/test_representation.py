@@ -14,6 +14,7 @@ from transom.promising.representation import Representation
 from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
 from transom.promising.summary_kinds import concat_summaries, empty_summaries
 from transom.promising.summary_protocol import CellSummaries
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of, step_of
 
 KEYS = np.arange(7, dtype=np.uint64)
@@ -285,3 +286,24 @@ def test_buckets_by_hash_are_of_about_one_size() -> None:
     keys = np.arange(100_000, dtype=np.uint64)
     sizes = np.bincount(bucket_of(shaped("cells", buckets=64), keys), minlength=64)
     assert sizes.min() > 1400 and sizes.max() < 1730
+
+
+def test_waiting_tuples_are_in_the_zones_that_are_read() -> None:
+    shape = Summary("s", "stream", "column", 16_000, structure="cells", buckets=4)
+    rng = np.random.default_rng(2)
+    eager = waiting = Representation.new(shape)
+    parts = []
+    for batch_id in range(3):
+        times = np.sort(rng.integers(batch_id * 4_000, batch_id * 4_000 + 4_000, 50))
+        keys = rng.integers(0, 9, 50).astype(np.uint64)
+        parts.append(KeptTuples.of_arrays(keys, bucket_of(shape, keys), times, batch_id))
+        more = summarize_steps(shape, parts[-1].time, parts[-1].key, parts[-1].bucket)
+        eager = eager.inserted(more, int(times.max()))
+        waiting = waiting.awaiting(parts[-1])
+    assert (waiting.zone_count, waiting.nbytes, waiting.tuples) == (0, 0, 150)
+    again = Representation.unpacked(shape, waiting.packed(), parts)
+    for lazy in (waiting.settle(), again, pickle.loads(pickle.dumps(waiting))):
+        assert lazy.floor == eager.floor and lazy.tuples == 150
+        assert lazy.zones().since.tolist() == eager.zones().since.tolist()
+        assert lazy.zones().counts.tolist() == eager.zones().counts.tolist()
+    assert waiting.zone_count == 0, "settling makes another representation"
