@@ -70,7 +70,10 @@ def print_status(server: Server, streams: bool, as_json: bool) -> None:
             stream_row(record) if isinstance(record, StreamStatus) else query_row(record)
             for record in records
         ]
-        write_results({"": pa.Table.from_pylist(rows)}, Format.TABLE, sys.stdout)
+        table = pa.Table.from_pylist(rows)
+        if not streams and not any(row["tags"] for row in rows):
+            table = table.drop_columns(["tags"])
+        write_results({"": table}, Format.TABLE, sys.stdout)
 
 
 def query_row(query: QueryStatus) -> dict[str, Any]:
