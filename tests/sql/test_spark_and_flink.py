@@ -27,7 +27,8 @@ def queries(is_refused: bool) -> Iterator[str]:
 def engine(make_engine: EngineFactory, tmp_path: Path) -> transom.Engine:
     engine = make_engine(tmp_path)
     schema = (
-        "site int, item string, price double, tags array<string>, seq bigint, ts timestamp, arrived timestamp"
+        "site int, item string, price double, tags array<string>, note string, seq bigint, "
+        "ts timestamp, arrived timestamp"
     )
     engine.feed("bids", schema, time="ts")
     engine.feed("sales", "item string, amount double, ts timestamp", time="ts")

@@ -28,6 +28,25 @@ def sketch(count: int) -> bytes:
     return numbers.serialize_updatable()
 
 
+JSON_TEXTS = [
+    "", "no json", "null", "7", '"a"', "{}", "[]", '{"a":1}', '{"a":1} x', '{"a":1}}', '{"a":1', '{"a":1,}', '[1,2,]',
+    '[,1]', '{a:1}', "{'a':'b'}", '{"a":"it\'s"}', "{'a':['x\"y']}", "{'a':'x\\'y'}", '{"a":"x\\qy"}',
+    '{"a":"\\u00e9"}',
+    '{"a":"\\ud83d\\ude00"}', '{"a":["\\ud83d\\ude00😀"]}', '{"a":"\\ud800"}', '{"a":["\\ud800"]}',
+    '{"a":"\t\x01\x7f"}', '{"a":["\t\n\x01\x1f\x7f/\\/é\\"\\\\"]}', '{"a":null,"a":1}', '{"a":1,"a":2}',
+    '{"a":{"b":1},"a":{"c":2}}', '{"a":[],"a":[5]}', "[null]", '[{"a":"x"},{"a":2}]',
+    '{ "a" : [ 1 , { "x" : null } ] }',
+    '{"a":{"b":[true,false,null]}}', '{"a b":1,"c.d":2,"":3,"A":4}', '{"a":NaN}', '{"a":01}', '{"a":.5}', '{"a":1.e3}',
+    '{"a":-0}', '{"a":[-0,-0.0,1.0,1.10,1e2,1e-5,1E7]}', '{"a":1e400}', '{"a":[-1e400]}', '{"a":1e-400}',
+    '{"a":12345678901234567890123}', '{"a":0.1234567890123456789}', '{"a":' + "1" * 1001 + "}",
+    '{"a":0.' + "1" * 999 + "}", '{"a":0.' + "1" * 1000 + "}", '{"a":-' + "1" * 1000 + "}", '{"a":-' + "1" * 1001 + "}",
+    '{"a":1.' + "1" * 995 + "e100}", '{"a":1.' + "1" * 996 + "e100}", '{"a":1.' + "1" * 996 + "e-10}",
+    '{"a":' + "[" * 999 + "]" * 999 + "}", '{"a":' + "[" * 1000 + "]" * 1000 + "}", '{"a":' + "[" * 99 + "}",
+    '{"' + "k" * 50_000 + '":1,"a":2}', '{"' + "k" * 50_001 + '":1,"a":2}', '\ufeff{"a":1}', '{"a":1\xa0}',
+    '{"a":trué}',
+    '{"a":"\x00\u2028"}', '{"\\u0061":5}', ' \n\t{"a":[{"b":[1,{"c":"d"}]}]}',
+]  # fmt: skip
+
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "y": (pa.int8(), [0, 1, -1, 7, 127, -128]),
     "h": (pa.int16(), [0, 1, -1, 25, 2**15 - 1, -(2**15)]),
@@ -58,6 +77,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "k": (pa.map_(pa.string(), pa.int32()), [[], [("a", 1)], [("b", None), ("a", 3)], [("ß", 4)]]),
     "p": (pa.struct([("x", pa.int32()), ("Y", pa.string())]), [{"x": 1, "Y": "a"}, {"x": None, "Y": None}]),
     "g": (pa.binary(), [sketch(0), sketch(1), sketch(40), sketch(5000)]),
+    "j": (pa.string(), JSON_TEXTS),
 }  # fmt: skip
 TYPES = {name: type for name, (type, _) in COLUMNS.items()}
 
@@ -275,6 +295,15 @@ FUNCTIONS: dict[str, list[str]] = {
     "map_keys": ["map_keys(k)"],
     "map_values": ["map_values(k)"],
     "named_struct": ["named_struct('q', {one}, 'r', 1)"],
+    "get_json_object": [
+        "get_json_object({j}, '$.a')",
+        "get_json_object({j}, '$.a[0]')",
+        "get_json_object({j}, '$[0].a')",
+        "get_json_object({j}, '$.a.c')",
+        "get_json_object({j}, \"$['c.d']\")",
+        "get_json_object({text}, '$.a')",
+        "CAST(get_json_object({j}, '$.a') AS DOUBLE)",
+    ],
     "to_json": ["to_json(struct({i}, {s}, {d}, {t}, {day}, k, {b}, {m}))", "to_json(k)"],
     "hash": ["hash({any})", "hash({s}, {l}, {i})"],
     "xxhash64": ["xxhash64({any})", "xxhash64({s}, {i}, {d})"],

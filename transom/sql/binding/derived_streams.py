@@ -64,7 +64,7 @@ class _Derived:
         for part in [*parts, *([self.where] if self.where is not None else [])]:
             for node in part.walk():
                 if isinstance(node, exp.Literal | exp.RawString | exp.HexString) and "start" in node.meta:
-                    node.meta[WRITTEN] = text[node.meta["start"] : node.meta["end"] + 1]
+                    node.meta.setdefault(WRITTEN, text[node.meta["start"] : node.meta["end"] + 1])
                 for place in ("start", "end", "line", "col"):
                     node.meta.pop(place, None)
                 if isinstance(node, exp.Literal):

@@ -18,6 +18,7 @@ from transom.sql.clauses.end_clauses import end_clause_at
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
 from transom.sql.clauses.window_table import opens_window_table, read_window_table
+from transom.sql.syntax.json_paths import is_path, type_colons
 from transom.sql.syntax.lag_calls import cut_over
 from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
 from transom.sql.syntax.spark_forms import FORM_TOKENS, rewrite_spark_forms
@@ -190,7 +191,7 @@ class _Tokens:
 
     def _check(self, at: int, selects: int) -> None:
         token, kind = self.tokens[at], self.tokens[at].token_type
-        if kind == TokenType.COLON and not self._is_in_type(at):
+        if kind == TokenType.COLON and not is_path(token) and at not in type_colons(self.tokens):
             self._refuse_colon(at)
         if kind == TokenType.PLACEHOLDER:
             self._fail("parameters have names: write :name, and give parameters={'name': ...}", token)
@@ -266,33 +267,15 @@ class _Tokens:
             TokenType.EXISTS,
         )
 
-    def _is_in_type(self, at: int) -> bool:
-        """Whether a token is inside of `STRUCT<name: type>`."""
-        starts = (
-            place
-            for place in range(at)
-            if self._kind(place) == TokenType.STRUCT and self._kind(place + 1) == TokenType.LT
-        )
-        inside = "".join(
-            self.text[token.start : token.end + 1] for token in self.tokens[next(starts, at) : at]
-        )
-        return inside.count("<") > inside.count(">")
-
     def _refuse_colon(self, at: int) -> None:
-        """Refuse `:name`, for which no value was given, and `value:path`, which reads VARIANT values."""
+        """Refuse `:name`, for which no value was given, and a path that can't be read."""
         colon = self.tokens[at]
         before = self.text[: colon.start][-1:]
         if at + 1 == len(self.tokens):
             self._fail("expected the name of a parameter after :", colon)
         name = self.tokens[at + 1]
         if before.isalnum() or (before and before in "_)]`"):
-            path = re.match(r":[\w.\[\]'\"`]*", self.text[colon.start :])
-            written = path[0][1:] if path else ""
-            message = (
-                "value:path reads a VARIANT, which streams don't have; "
-                f"for JSON text write get_json_object(value, '$.{written}')"
-            )
-            raise SQLError(message, self.text, colon.start, colon.start + 1 + len(written))
+            self._fail("expected a path directly after :, such as column:user.items[0]", colon)
         self._fail(
             f"the parameter :{name.text} has no value; give it with parameters={{'{name.text}': ...}}",
             colon,

@@ -16,6 +16,7 @@ from transom.sql.interpreter import arithmetic as numbers
 from transom.sql.interpreter import conditions, hashes, nested_values
 from transom.sql.interpreter import text_functions as texts
 from transom.sql.interpreter import time_functions as times
+from transom.sql.interpreter.json_paths import json_object
 from transom.sql.interpreter.json_text import json_function
 from transom.sql.interpreter.number_vectors import right_unsigned_arrays, signs
 from transom.sql.interpreter.text_vectors import (
@@ -255,6 +256,8 @@ FUNCTIONS: dict[str, Function] = {
     "map_values": _one(partial(nested_values.map_parts, 1)),
     "named_struct": _some(nested_values.named_structure, 2),
     "size": _one(partial(nested_values.size, -1)),
+    # JSON
+    "get_json_object": _some(json_object, 2, 2),
     "to_json": _one(json_function),
     # hashes
     "hash": _some(hashes.hash32, 1),

@@ -16,6 +16,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
+from transom.sql.syntax.json_paths import is_path, path_call, with_paths
 
 
 class LocatedParseError(ParseError):
@@ -62,6 +63,15 @@ class TransomParser(SparkParser):
     def _parse_grouping_set(self) -> exp.Expr | None:
         return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
 
+    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
+        """What follows a column: fields, indexes, casts, and a path into JSON text."""
+        parsed = super()._parse_column_ops(this)
+        if parsed is None or self._curr is None or not is_path(self._curr):
+            return parsed
+        token = self._curr
+        self._advance()
+        return self._parse_column_ops(path_call(parsed, token))
+
     def raise_error(self, message: str, token: Token | None = None) -> None:
         token = token or self._curr or self._prev
         raise LocatedParseError(message, token.start, token.end + 1)
@@ -91,7 +101,7 @@ _CONSTRUCTORS = {TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT}
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, without the semicolons at its end."""
+    """The tokens of a text, without the semicolons at its end; a path into JSON text is one token."""
     try:
         tokens: list[Token] = _DIALECT.tokenize(text)
     except TokenError:
@@ -102,7 +112,7 @@ def tokens_of(text: str) -> list[Token]:
         if token.token_type == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
             written = text[token.start : token.end + 1]
             raise SQLError(f"{written} is not a number", text, token.start, token.end + 1)
-    return tokens
+    return with_paths(text, tokens)
 
 
 def query_tokens(text: str) -> list[Token]:
