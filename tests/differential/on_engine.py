@@ -97,7 +97,7 @@ class Answers:
     def compare(self, expected: Sequence[LookupAnswer]) -> None:
         for (name, rows), answer in zip(self.found, expected, strict=True):
             assert name == answer.query
-            same_answer(self.queries[name], rows, answer)
+            same_answer(self.queries[name], rows, answer.complete, answer)
 
 
 def say(engine: Any, case: Case, batch: BatchCase, handles: dict[str, Any]) -> None:

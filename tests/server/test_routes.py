@@ -116,21 +116,22 @@ class TestTheService:
             assert line in text, line
 
     def test_metrics_of_lookups_count_lookups_reads_and_hits(
-        self, back: Backend, monkeypatch: pytest.MonkeyPatch
+        self, fresh: Backend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(engine_monitor, "PROGRESS_SECONDS", -1)
+        fill(fresh)
         for _ in range(3):
-            back.engine.query("on_demand").lookup()
-        text = back.client.get("/metrics").text
+            fresh.engine.query("on_demand").lookup()
+        text = fresh.client.get("/metrics").text
         for line in (
             "transom_lookups_total 3.0",
             "transom_lookup_reads_total 3.0",
             "transom_lookup_hits_total 3.0",
         ):
             assert line in text, line
-        back.engine.query("on_demand").drop()
-        back.engine.step()
-        text = back.client.get("/metrics").text
+        fresh.engine.query("on_demand").drop()
+        fresh.engine.step()
+        text = fresh.client.get("/metrics").text
         assert "transom_lookups_total 3.0" in text and 'transom_stores{stream="bids"}' not in text
 
     def test_the_reference_lists_every_metric_with_its_labels(self, back: Backend) -> None:

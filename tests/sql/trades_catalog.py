@@ -68,16 +68,9 @@ class Rules:
             return SQLError("to_number takes two arguments")
         if text.startswith("CAST(") and text.endswith("AS DATE)"):
             return pa.date32()
-        if _without_arguments(text) in ("lower", "concat"):
+        if text.startswith(("lower(", "concat(")):
             return pa.string()
         return pa.bool_() if _CONDITION.search(text) else pa.float64()
-
-
-def _without_arguments(text: str) -> str:
-    """What is left of an expression without everything in parentheses."""
-    while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
-        text = shorter
-    return text
 
 
 def bound(text: str) -> Query:

@@ -90,8 +90,9 @@ ACCUMULATORS: dict[str, Accumulator] = {
     "first_row(timestamp_ntz(us),string)": ExtremeRow(pa.timestamp("us"), pa.string(), "first"),
     "last_row(double,int)": ExtremeRow(pa.float64(), pa.int32(), "last"),
     "max(array<int>)": ExtremeValue(pa.list_(pa.int32()), "max"),
-    "hll(string,lg_k=9)": Distinct(pa.string(), 9),
-    "hll(string,lg_k=12)": Distinct(pa.string(), 12),
+    "hll(string,lg_k=9,counts_empty=True)": Distinct(pa.string(), 9),
+    "hll(string,lg_k=12,counts_empty=True)": Distinct(pa.string(), 12),
+    "hll(string,lg_k=12,counts_empty=False)": Distinct(pa.string(), 12, counts_empty=False),
     "kll(double,k=200)": Quantiles(pa.float64(), 200),
     "kll(int,k=200)": Quantiles(pa.int32(), 200),
 }

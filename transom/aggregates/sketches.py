@@ -38,7 +38,7 @@ class Distinct:
 
     @property
     def id(self) -> str:
-        return f"hll({type_id(self.input)},lg_k={self.lg_k}{',nonempty' * (not self.counts_empty)})"
+        return f"hll({type_id(self.input)},lg_k={self.lg_k},counts_empty={self.counts_empty})"
 
     @classmethod
     def with_error(cls, input: pa.DataType, relative: float) -> Distinct:

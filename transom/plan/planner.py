@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_not
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from transom.kernel.aggregate import Interest
 from transom.kernel.query_counts import QueryIndex
 from transom.ondemand.store_specs import StoreSet
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.context import Membership, Observed, Pass, PlanContext, StreamMemory
+from transom.plan.context import Derived, Membership, Observed, Pass, PlanContext, StreamMemory
 from transom.plan.decisions import Choice, Decision, DecisionLog, DecisionRecord, PlacementDecision
 from transom.plan.families import Family, Selection
 from transom.plan.layout import Layout
@@ -41,7 +41,6 @@ from transom.state.state import State, StoreState
 from transom.windows.ids import WindowSpecs
 from transom.windows.intervals import LOWEST
 
-Derived = TypeVar("Derived")
 NO_COLUMNS: dict[str, Any] = {}
 SUMMARIES = "summaries"  # reviews of the structures of summaries, which are not among the passes over queries
 

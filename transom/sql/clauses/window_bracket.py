@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError, near_miss
 from transom.sql.syntax.parsed_query import Bracket
-from transom.sql.syntax.token_reader import Piece, listed, word_of
+from transom.sql.syntax.token_reader import Piece, split_list, word_of
 
 BRACKET_WORDS = ("RANGE", "ROWS", "SESSION", "SLIDE", "WATTR", "ORIGIN")
 _ZONE_WORDS = ("IN", "TIME", "ZONE")
@@ -82,7 +82,7 @@ def _read_partition(
     at = first
     while at < close and tokens[at].text.upper() not in BRACKET_WORDS and not _opens_zone(tokens, at):
         at += 1
-    names = listed(text, tokens[first:at])
+    names = split_list(text, tokens[first:at])
     if not names:
         _fail(text, "PARTITION BY needs a column", opening)
     return names, at

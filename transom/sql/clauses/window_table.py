@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
 from transom.sql.syntax.parsed_query import Bracket
-from transom.sql.syntax.token_reader import Piece, listed, word_of
+from transom.sql.syntax.token_reader import Piece, split_list, word_of
 
 _PARAMETERS = {
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
@@ -88,7 +88,7 @@ def _session(text: str, start: Token, last: Token, function: Token, arguments: l
         session=gap,
         wattr=wattr,
         table_function="SESSION",
-        partition=tuple(name for tokens in (words[1:], *columns) for name in listed(text, tokens)),
+        partition=tuple(name for tokens in (words[1:], *columns) for name in split_list(text, tokens)),
     )
 
 

@@ -61,7 +61,7 @@ class Piece:
         return cls(" ".join(text[token.start : token.end + 1] for token in tokens), start, end)
 
 
-def listed(text: str, tokens: Sequence[Token]) -> tuple[str, ...]:
+def split_list(text: str, tokens: Sequence[Token]) -> tuple[str, ...]:
     """The texts of a list of expressions, with or without parentheses around all of them."""
     openings, closings = (TokenType.L_PAREN, TokenType.L_BRACKET), (TokenType.R_PAREN, TokenType.R_BRACKET)
     if tokens and tokens[0].token_type == TokenType.L_PAREN and tokens[-1].token_type == TokenType.R_PAREN:
