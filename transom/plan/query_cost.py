@@ -229,7 +229,7 @@ def _text_bytes(text: str, columns: Mapping[str, float]) -> float:
         return COLUMN_BYTES
 
 
-_parsed = lru_cache(maxsize=4096)(parse_expression)
+_parsed = lru_cache(maxsize=256)(parse_expression)
 
 
 def _bytes(node: exp.Expr, columns: Mapping[str, float]) -> float:

@@ -40,7 +40,7 @@ from transom.sql.syntax.spark_parser import parse_expression
 
 Functions = Mapping[str, Callable[[Sequence[TypedExpression]], TypedExpression]]
 
-parsed = lru_cache(maxsize=4096)(parse_expression)
+parsed = lru_cache(maxsize=1024)(parse_expression)
 
 
 @dataclass
