@@ -91,7 +91,8 @@ def _states(layout: Layout, row: dict[str, Any]) -> Iterator[Any]:
         elif isinstance(accumulator, Quantiles):
             yield accumulator.percentiles(pa.array(state, pa.binary()), (0.0, 0.3, 0.5, 1.0))
         else:
-            yield [f"{value:.9g}" if isinstance(value, float) else value for value in state]
+            # Of zeros with both signs, an extreme has the one that it meets first: adding zero makes them the same.
+            yield [f"{value + 0.0:.9g}" if isinstance(value, float) else value for value in state]
 
 
 def counts(done: Outcome) -> tuple[int, ...]:
