@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak test-api test-spark test-faults test-cluster bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
+.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ PAPERS := prodding timegram ordered-sharing promising
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
-PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not faults" \
-	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser faults)
+PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not kafka and not postgres and not faults" \
+	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres faults)
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,6 +32,9 @@ test: java $(READY) ## the package's tests, without the comparisons with Spark a
 coverage: java $(READY) ## the same tests, and which lines of transom they ran (the driver's process, not Spark's workers)
 	@$(BIN)/python -m pytest $(PACKAGE_TESTS) $(WORKERS) --cov=transom --cov-report=term:skip-covered $(ARGS)
 
+test-differential: java $(READY) ## all random cases against the oracle (`make test` draws a third of them)
+	@TRANSOM_CASES=100 $(BIN)/python -m pytest -m "not comparison and not cluster" $(WORKERS) tests/differential tests/kernel/test_shards.py $(ARGS)
+
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about half an hour
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
 
@@ -46,13 +49,19 @@ test-browser: java $(READY) ## the dashboard in a real Chromium, which is instal
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 test-spark: java $(READY) ## files, rows of the driver and scalars, compared with Spark value by value
-	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser faults) $(ARGS)
+	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres faults) $(ARGS)
 
 test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
 	@$(BIN)/python -m pytest -m "faults and not cluster" $(WORKERS) $(ARGS)
 
 test-cluster: java $(READY) ## the differential tests on a real standalone cluster on loopback
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
+
+test-kafka: java $(READY) ## streams from a real broker on loopback, which Maven gets from Maven Central by coordinates
+	@$(BIN)/python -m pytest tests/kafka $(ARGS)
+
+test-postgres: java $(READY) ## results upserted into a real PostgreSQL server on loopback (Debian's package postgresql)
+	@$(BIN)/python -m pytest tests/postgres $(ARGS)
 
 bench: java $(BENCH)/.ready ## every workload against every bar, about an hour; CSV in benchmarks/results
 	@$(BENCH)/bin/python -m benchmarks.run $(ARGS)

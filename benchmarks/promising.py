@@ -1,6 +1,6 @@
 """What preference queries cost: a join without and with a budget against a plain key join, and many selections.
 
-python -m benchmarks.promising [--tuples 60000] [--batch 2000 10000] [--rounds 3]
+python -m benchmarks.promising [--tuples 60000] [--batch 2000 10000] [--rounds 3] [--only joins time selections]
 
 All figures are processor time. The plain join is NumPy: it sorts the other stream's tuples of the window by key,
 looks up the arriving ones, and produces the same columns. The selections are compared with NumPy masks.
@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+import transom
 from transom.columns.arrays import Floats
 from transom.columns.hashes import row_hashes
 from transom.elements import Preference, Summary
@@ -29,7 +31,6 @@ from transom.promising.probes import make_probes
 from transom.promising.state_updates import evicted, with_arrival, with_registered
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.sql.promise import Arithmetic, EstimatedCount
-from transom.sql.query import And, Comparison, Scalar
 from transom.state.promising import PromisingState
 
 SECOND = 1_000_000
@@ -166,41 +167,71 @@ def promising_join(
     return core.produced, time.process_time() - began
 
 
-def selections(count: int, budget: int | None, size: int = 2_000, rounds: int = 10) -> tuple[float, float]:
-    """Milliseconds per batch that so many selections of ranges take, and those of plain masks."""
+def masks(ranges: Sequence[tuple[int, int]], items: NDArray, prices: NDArray) -> float:
+    """Milliseconds that plain NumPy takes to select and read the rows of each range."""
+    began = time.process_time()
+    for low, high in ranges:
+        some = np.flatnonzero((items >= low) & (items < high))
+        _ = items[some], prices[some]
+    return (time.process_time() - began) * 1e3
+
+
+def selections(
+    count: int, size: int, width: int, order: str, share: float | None, rounds: int = 12
+) -> tuple[float, float, float]:
+    """Milliseconds per batch of so many selections of ranges in an engine, those of the part for queries with a
+    preference, and those of plain masks."""
     rng = np.random.default_rng(17)
-    item = Scalar("`item`", pa.int64(), "item")
-    ranges = [(int(low), int(low) + 70) for low in rng.integers(0, ITEMS - 70, count)]
-    queries = {
-        f"q{n}": PreferenceQuery(
-            (
-                Side(
-                    "store0",
-                    "items0",
-                    And((Comparison(item, ">=", low), Comparison(item, "<", high))),
-                    And((Comparison(item, ">=", low), Comparison(item, "<", high))),
-                    ("item", "row"),
-                ),
-            ),
-            Preference("desc"),
-            EstimatedCount("store0", "item"),
+    ranges = [(int(low), int(low) + width) for low in rng.integers(0, ITEMS - width, count)]
+    budget = "" if share is None else f"BUDGET {max(int(size * width / ITEMS * share), 1)} PROBES"
+    engine = transom.Engine(backend="local")
+    feed = engine.feed("store", "item bigint, price double, ts timestamp", time="ts")
+    engine.execute("CREATE SUMMARY items ON store(item) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
+    for low, high in ranges:
+        engine.register(
+            f"SELECT item, price FROM store WHERE item >= {low} AND item < {high} "
+            f"WITH PREFERENCE {order} SUMMARY.Estimate.Count(item) {budget}"
         )
-        for n, (low, high) in enumerate(ranges)
-    }
-    shape = Summary("items0", "store0", "item", 10 * SECOND)
-    core, spent, plain = Core({"items0": shape}, queries), [], []
+    promising = engine._loop.promising
+    process, own, whole, plain = promising.process, list[float](), list[float](), list[float]()
+
+    def timed(*given: Any) -> Any:
+        began = time.process_time()
+        made = process(*given)
+        own.append((time.process_time() - began) * 1e3)
+        return made
+
+    promising.process = timed  # type: ignore[method-assign]
     for number in range(rounds):
-        items, times = rng.integers(0, ITEMS, size), np.sort(rng.integers(0, SECOND, size)) + number * SECOND
-        table = rows_of(items, times, np.arange(size))
+        items, prices = rng.integers(0, ITEMS, size), rng.random(size)
+        times = np.sort(rng.integers(0, SECOND, size)) + (number + 1_700_000_000) * SECOND
+        stamps = pa.array(times, pa.timestamp("us", tz="UTC"))
+        feed.push(pa.table({"item": items, "price": prices, "ts": stamps}))
         began = time.process_time()
-        core.push("items0", table, budget)
-        spent.append(time.process_time() - began)
-        began = time.process_time()
-        for low, high in ranges:
-            some = np.flatnonzero((items >= low) & (items < high))
-            _ = items[some], times[some]
-        plain.append(time.process_time() - began)
-    return float(np.median(spent)) * 1e3, float(np.median(plain)) * 1e3
+        engine.step()
+        whole.append((time.process_time() - began) * 1e3)
+        plain.append(masks(ranges, items, prices))
+    engine.stop()
+    return tuple(float(np.median(spent[2:])) for spent in (whole, own, plain))  # type: ignore[return-value]
+
+
+def compare_selections(count: int) -> None:
+    """Print what selections cost without and with budgets."""
+    print(f"{count} selections; milliseconds a batch, and the ratio to no budget")
+    print(f"    {'':<34}{'engine':>10}{'selections':>12}{'masks':>8}")
+    for size, width in ((2_000, 70), (2_000, 500), (20_000, 70), (20_000, 500)):
+        exact = None
+        budgets: list[tuple[str, float | None]] = [("desc", None), ("desc", 0.1), ("weighted", 0.1)]
+        if size * width <= 2_000 * 70:  # with asc, every value is deferred for itself
+            budgets.append(("asc", 0.1))
+        for order, share in budgets:
+            whole, own, plain = selections(count, size, width, order, share)
+            exact = (whole, own) if exact is None else exact
+            name = "no budget" if share is None else f"{order}, {share:.0%}"
+            label = f"batches of {size:,}, {width / ITEMS:.0%}: {name}"
+            print(
+                f"    {label:<40}{whole:>8.1f}{own:>8.1f}{plain:>8.1f}{whole / exact[0]:>8.2f}{own / exact[1]:>8.2f}"
+            )
 
 
 # --- budgets of time ---------------------------------------------------------------------------------
@@ -275,17 +306,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[2_000, 10_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--selections", type=int, default=200)
+    parts = ["joins", "time", "selections"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args(arguments)
-    for title, workload in WORKLOADS.items():
-        for size in options.batch:
-            compare(title, workload, options.tuples, size, options.rounds)
-    time_budget(Workload(20, 60 * SECOND))
-    for budget in (None, 20):
-        ours, masks = selections(options.selections, budget)
-        kind = "no budget" if budget is None else f"budget of {budget}"
-        print(
-            f"{options.selections} selections, {kind}: {ours:.1f} ms a batch of 2,000; NumPy masks {masks:.1f} ms"
-        )
+    if "joins" in options.only:
+        for title, workload in WORKLOADS.items():
+            for size in options.batch:
+                compare(title, workload, options.tuples, size, options.rounds)
+    if "time" in options.only:
+        time_budget(Workload(20, 60 * SECOND))
+    if "selections" in options.only:
+        compare_selections(options.selections)
 
 
 if __name__ == "__main__":

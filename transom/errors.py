@@ -22,6 +22,10 @@ class StateError(TransomError, RuntimeError):
     """The engine or its checkpoint is not in a state in which this can be done."""
 
 
+class FeedFullError(StateError):
+    """So many pushed rows wait to be processed that a feed takes no more for now."""
+
+
 class CheckpointError(StateError):
     """A file of the checkpoint is damaged or missing, and nothing can take its place."""
 

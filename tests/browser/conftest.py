@@ -63,6 +63,20 @@ def open_dashboard(
     spark: Any, chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Dashboard]]:
     """A function that opens dashboards; at the end, their pages must have had no unexpected problems."""
+    yield from _dashboards(spark, chromium, tmp_path, request)
+
+
+@pytest.fixture
+def open_local(
+    chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Dashboard]]:
+    """The same with engines that compute in this process, without Spark."""
+    yield from _dashboards(None, chromium, tmp_path, request)
+
+
+def _dashboards(
+    spark: Any, chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Dashboard]]:
     dashboards = request.node.stash.setdefault(DASHBOARDS, [])
     with ExitStack() as stack:
 

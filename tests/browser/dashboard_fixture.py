@@ -69,11 +69,27 @@ class Dashboard:
     def open(self, path: str = "/") -> Page:
         """Open a view, and wait for its first refresh."""
         self.page.goto(path)
-        expect(self.at("engine-state")).to_be_visible()
+        expect(self.at("engine-state")).to_be_attached()  # a phone does not show it
         return self.page
 
     def at(self, testid: str) -> Locator:
         return self.page.get_by_test_id(testid)
+
+    def type(self, text: str) -> None:
+        """Type into the editor, key by key, so that it makes suggestions."""
+        expect(self.page.locator(".nicegui-codemirror[data-ready=yes]")).to_be_visible()
+        self.at("editor").locator(".cm-content").click()
+        self.page.keyboard.type(text, delay=15)
+
+    def suggestions(self) -> Locator:
+        """The names that the editor suggests."""
+        return self.page.locator(".cm-tooltip-autocomplete .cm-completionLabel")
+
+    def accept(self) -> None:
+        """Accept the first suggestion; for a moment, the editor still takes Enter for a line break."""
+        self.page.wait_for_timeout(200)
+        self.page.keyboard.press("Enter")
+        expect(self.page.locator(".cm-tooltip-autocomplete")).to_have_count(0)
 
     def rows(self, kind: str | None = None) -> Locator:
         """The result rows on screen, all or of one kind."""
@@ -100,9 +116,19 @@ def opened_dashboard(
     browser_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> Iterator[Dashboard]:
-    """Start an engine and a server and open a page; the remaining options are those of the feed."""
+    """Start an engine and a server and open a page; the remaining options are those of the feed.
+
+    Without a Spark session, the engine computes in this process.
+    """
     clock = SettableClock("2013-01-01 12:00")
-    engine = transom.Engine(spark, str(directory / "checkpoint"), clock=clock, poll="50 ms", max_failures=1)
+    engine = transom.Engine(
+        spark,
+        str(directory / "checkpoint"),
+        backend="local" if spark is None else "spark",
+        clock=clock,
+        poll="50 ms",
+        max_failures=1,
+    )
     feed = engine.feed("bids", options.pop("schema", BIDS), time="ts", **options)
     with (
         serving(engine, settings or ServerSettings(port=0)) as served,

@@ -19,6 +19,7 @@ VIEWS = (
     "/query/early",
     "/query/counts?tab=explain",
     "/query/tops",
+    "/compare?query=counts&query=early",
     "/sharing",
     "/new",
     "/late",
@@ -54,6 +55,10 @@ def test_no_view_violates_an_accessibility_rule(open_dashboard: Callable[..., Da
     dashboard.open("/new")
     dashboard.write("SELECT nothing FROM bids [RANGE 1 minute SLIDE 1 minute]")
     expect(dashboard.at("check-error")).to_be_visible()
+    problems += violations(dashboard)
+    dashboard.open("/query/counts")
+    dashboard.at("zone-button").click()
+    expect(dashboard.at("zone")).to_be_visible()
     problems += violations(dashboard)
     dashboard.page.goto("/query/counts")
     dashboard.at("drop").click()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -26,7 +27,7 @@ BATCH = timedelta(minutes=30)
 FOR_SCREENSHOTS = (80, 92)  # queries and batches: until the afternoon of the third day
 WITHOUT_SCREENSHOTS = (30, 16)
 LATE_FLIGHTS = 7  # flights of the first batch that arrive again, days later
-LARGEST = 250_000  # bytes of a screenshot
+LARGEST = 300_000  # bytes of a screenshot
 SHOWN = "flights by origin, early"
 WRONG = """SELECT origin, avg(delai) AS mean_delay
 FROM flights [RANGE 3 hours SLIDE 1 hour]
@@ -47,10 +48,11 @@ class Tour:
         expect(self.page.locator("[aria-busy=true]:visible")).to_have_count(0)
         return self.page
 
-    def take(self, name: str, part: Locator | None = None) -> None:
+    def take(self, name: str, part: Locator | None = None, blur: bool = True) -> None:
         """Take a screenshot without focus, pointer or animation."""
         self.page.mouse.move(0, 0)
-        self.page.evaluate("document.activeElement.blur()")
+        if blur:
+            self.page.evaluate("document.activeElement.blur()")
         self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -143,6 +145,31 @@ def test_a_query_with_early_and_final_results(tour: Tour, request: pytest.Fixtur
 
 
 @only("light")
+def test_several_queries_on_one_chart(tour: Tour) -> None:
+    names = urlencode([("query", SHOWN), ("query", "worst delay, early"), ("scale", "relative")])
+    page = tour.open(f"/compare?{names}")
+    expect(page.get_by_test_id("compared")).to_contain_text("worst delay, early")
+    expect(page.get_by_test_id("chart")).not_to_have_attribute("data-final", "0")
+    expect(page.get_by_test_id("chart")).to_contain_text("% of each line's highest value")
+    tour.take("compare")
+
+
+@only("light")
+def test_the_table_of_results(tour: Tour) -> None:
+    page = tour.open(f"/query/{SHOWN}")
+    page.get_by_test_id("search-rows").fill("JFK")
+    page.get_by_role("button", name="Final only").click()
+    page.get_by_test_id("sort-flights").click()
+    page.get_by_test_id("sort-flights").click()
+    rows = page.get_by_test_id("result-row")
+    expect(rows.filter(has_not_text="JFK")).to_have_count(0)
+    expect(page.get_by_role("columnheader", name="flights")).to_have_attribute("aria-sort", "descending")
+    section = page.get_by_role("region", name="Latest results")
+    section.evaluate("element => scrollTo(0, element.getBoundingClientRect().top + scrollY - 24)")
+    tour.take("results")
+
+
+@only("light")
 def test_the_accuracy_monitor(tour: Tour) -> None:
     page = tour.open(f"/query/{SHOWN}")
     expect(page.get_by_test_id("accuracy-projected")).to_contain_text("%")
@@ -178,6 +205,56 @@ def test_the_editor_with_a_preview(tour: Tour) -> None:
     expect(page.locator("[data-testid=preview-row][data-kind=early]").first).to_be_visible()
     tour.take("editor-preview")
     page.goto("about:blank")  # which ends the preview
+
+
+@only("light")
+def test_the_editor_with_suggestions(tour: Tour) -> None:
+    page = tour.open("/new")
+    expect(page.locator(".nicegui-codemirror[data-ready=yes]")).to_be_visible()
+    page.get_by_test_id("editor").locator(".cm-content").click()
+    page.keyboard.type("SELECT origin, a", delay=30)
+    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("avg(x)")
+    expect(page.get_by_test_id("example").first).to_be_visible()
+    page.mouse.move(0, 0)
+    tour.take("editor-completion", blur=False)
+
+
+@only("light")
+def test_the_editor_on_a_phone(tour: Tour) -> None:
+    tour.page.set_viewport_size({"width": 390, "height": 844})
+    tour.page.goto("/new")
+    write(tour.page, RIGHT)
+    expect(tour.page.get_by_test_id("register")).to_be_enabled()
+    expect(tour.page.get_by_test_id("register")).to_be_in_viewport(ratio=1)
+    tour.take("editor-phone")
+
+
+@only("light")
+def test_a_stream(tour: Tour) -> None:
+    page = tour.open("/stream/flights")
+    expect(page.get_by_test_id("column-row").first).to_contain_text("to")
+    expect(page.get_by_test_id("stream-fates")).to_contain_text("Late")
+    tour.take("stream")
+
+
+@only("light")
+def test_batches(tour: Tour) -> None:
+    page = tour.open("/batches")
+    expect(page.get_by_test_id("bar").first).to_be_visible()
+    expect(page.get_by_test_id("checkpoint")).to_contain_text("state")
+    directory = (
+        "document.querySelector('[data-testid=checkpoint] dd').textContent = '/data/flights/checkpoint'"
+    )
+    page.evaluate(directory)  # not that of a test
+    tour.take("batches")
+
+
+@only("light")
+def test_help(tour: Tour) -> None:
+    tour.page.set_viewport_size({"width": 1180, "height": 640})
+    page = tour.open("/help")
+    expect(page.get_by_test_id("help-text")).to_contain_text("RANGE")
+    tour.take("help")
 
 
 @only("light")

@@ -10,17 +10,29 @@ import pyarrow as pa
 
 from transom.api.errors import NotFound
 from transom.api.records import (
+    BatchInfo,
     CheckedQuery,
+    CheckpointInfo,
+    CheckpointPartInfo,
     ColumnInfo,
     DecisionInfo,
+    LateOfQuery,
     QueryDetail,
     QueryStatus,
     ServiceStatus,
+    StreamColumn,
+    StreamColumns,
+    StreamDetail,
     StreamStatus,
+    TableStatus,
+    ViewStatus,
 )
 from transom.errors import SQLError
 from transom.estimates.monitor import Accuracy, ItemAccuracy, MarkAccuracy, Score
+from transom.server.chart_hints import ChartHints, ValueHint
 from transom.server.trends import Trend
+from transom.sql.editor.completion import KnownNames, KnownRelation
+from transom.sql.editor.example_queries import ExampleQuery
 
 MINUTE = 60_000_000
 TIME = pa.timestamp("us", tz="UTC")
@@ -186,6 +198,45 @@ class FakeService:
     def streams(self) -> list[StreamStatus]:
         return list(self._streams)
 
+    def stream(self, name: str) -> StreamDetail:
+        found = next((each for each in self._streams if each.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no stream named {name}")
+        late = tuple(LateOfQuery(query.name, query.late, query.rows) for query in self._queries.values())
+        return StreamDetail(**vars(found), source="feed", rows_waiting=3, late_by_query=late)
+
+    def stream_columns(self, name: str) -> StreamColumns:
+        columns = self.stream(name).columns
+        return StreamColumns(
+            10, tuple(StreamColumn(each, kind, each == "ts") for each, kind in columns.items())
+        )
+
+    def sample(self, stream: str, limit: int = 100) -> pa.Table:
+        return pa.table({"site": ["a", "<b>"], "unit price": [1.0, None]})
+
+    def tables(self) -> list[TableStatus]:
+        return [TableStatus("sites", {"site": "string", "city": "string"})]
+
+    def views(self) -> list[ViewStatus]:
+        return []
+
+    def names(self) -> KnownNames:
+        relations = [
+            KnownRelation(each.name, "stream", {"site": pa.string()}, "ts") for each in self._streams
+        ]
+        return KnownNames((*relations, KnownRelation("sites", "table", {"city": pa.string()})))
+
+    def examples(self) -> list[ExampleQuery]:
+        return [ExampleQuery("Count bids", "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute]")]
+
+    def batches(self, limit: int = 60) -> list[BatchInfo]:
+        return [
+            BatchInfo(n, "bids", n * MINUTE, 0.1, {"ingest": 0.06, "commit": 0.04}, 5, 0, 1) for n in range(3)
+        ]
+
+    def checkpoint(self) -> CheckpointInfo:
+        return CheckpointInfo("/data/<here>", 11, 2, 30, (CheckpointPartInfo("state", 1, 30),))
+
     def queries(self) -> list[QueryStatus]:
         return list(self._queries.values())
 
@@ -203,6 +254,9 @@ class FakeService:
     def trend(self, name: str, points: int = 40) -> Trend | None:
         self.trend_calls.append(name)
         return Trend("total", (1, 2), (1.0, 2.0))
+
+    def chart_hints(self, name: str) -> ChartHints:
+        return ChartHints(MINUTE, {"total": ValueHint("sum(price)", "USD")})
 
     def recent(self, name: str, limit: int = 100) -> pa.Table:
         return results(result(10, "a", 1.0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.dashboard.fake_service import COLUMNS, MINUTE, result, results
-from transom.dashboard.chart_points import ChartSelection, chart_data, result_columns
+from transom.dashboard.chart_points import ChartSelection, chart_data, combined_chart, result_columns
+from transom.server.chart_hints import ChartHints
 
 EARLY = {"total_projected": 8.0, "total_low": 6.0, "total_high": 9.0}
 
@@ -39,6 +40,30 @@ def test_only_the_newest_windows_are_drawn():
     rows = [result(n, "a", 1.0) for n in range(10, 100, 10)]
     data, _ = chart_data(results(*rows), COLUMNS, ChartSelection(windows=3))
     assert [point.end for point in data.groups["a"]] == [70 * MINUTE, 80 * MINUTE, 90 * MINUTE]
+
+
+def test_a_time_range_selects_windows_by_their_ends():
+    table = results(*[result(n, "a", 1.0) for n in range(10, 100, 10)])
+
+    def ends(**selection):
+        data, _ = chart_data(table, COLUMNS, ChartSelection(**selection))
+        return [point.end // MINUTE for points in data.groups.values() for point in points]
+
+    assert ends(windows=None, span=20 * MINUTE) == [70, 80, 90]
+    assert ends(windows=None, since=30 * MINUTE, until=50 * MINUTE) == [30, 40, 50]
+    assert ends(windows=None, since=500 * MINUTE) == []
+    assert ends(windows=None) == list(range(10, 100, 10))
+
+
+def test_charts_of_several_queries_are_combined():
+    one, _ = chart_data(results(result(10, "a", 1.0), result(10, "b", 2.0)), COLUMNS, ChartSelection())
+    ungrouped = [column for column in COLUMNS if column.role != "key"]
+    other, _ = chart_data(
+        results(result(20, "a", 5.0)).drop_columns(["site"]), ungrouped, ChartSelection(), ChartHints(7)
+    )
+    both = combined_chart({"first": one, "second": other})
+    assert list(both.groups) == ["first: a", "first: b", "second"]
+    assert both.slides == {"first: a": None, "first: b": None, "second": 7}
 
 
 def test_a_null_is_a_point_without_a_value():

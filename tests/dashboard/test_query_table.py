@@ -15,6 +15,7 @@ from transom.dashboard.query_table import (
     query_table,
     query_table_row,
 )
+from transom.server.trends import Trend
 
 QUERIES = [
     query("mean delay", results=5),
@@ -64,6 +65,16 @@ def test_a_row_gives_the_reason_of_a_suspension_and_escapes_the_name():
     assert (state, tooltip) == ("suspended", "a table is gone")
     row = query_table_row(query("<script>"), None, 0)
     assert "<script>" not in row and "&lt;script&gt;" in row and "/query/%3Cscript%3E" in row
+
+
+def test_a_row_names_the_group_that_its_value_and_trend_are_of():
+    row = query_table_row(query("q"), Trend("n", (1, 2), (4.0, 0.5), ("<UA>", None), 16), 0)
+    assert ">n</span> 0.5" in row and "&lt;UA&gt; · –" in row and "highest of 16 groups" in row
+    assert 'aria-label="n of &lt;UA&gt; · –, last 2 windows"' in row
+    session = query_table_row(query("q"), Trend("n", (1,), (4.0,), ("UA",), 3, False), 0)
+    assert "newest of 3 groups" in session
+    plain = query_table_row(query("q"), Trend("n", (1,), (4.0,)), 0)
+    assert ">n</span> 4" in plain and "group" not in plain and "last 1 window" in plain
 
 
 def test_the_sorted_column_has_its_direction_and_a_click_reverses_it():

@@ -23,7 +23,7 @@ def browser():
             query("early", emits_early=True, early="at 75%"),
             query("100%?#x"),
             query("a%2Fb"),
-            streams=(stream(),),
+            streams=(stream(), stream(name="a/b%")),
         ),
     )
     with TestClient(app) as client:
@@ -40,6 +40,12 @@ def browser():
         ("/sharing?search=a", "Sharing"),
         ("/new?sql=SELECT", "New query"),
         ("/late?stream=bids&what=rejected", "Late and rejected"),
+        ("/streams", "Streams"),
+        ("/stream/bids", "bids"),
+        ("/stream/a%2Fb%25", "a/b%"),
+        ("/batches", "Batches"),
+        ("/help", "SQL reference"),
+        ("/help/glossary", "Glossary"),
     ],
 )
 def test_every_view_has_a_url_and_a_title(browser, path, title):
@@ -53,7 +59,7 @@ def test_a_name_is_decoded_once(browser):
     assert "<title>a%2Fb · Transom</title>" in browser.get("/query/a%252Fb").text
 
 
-@pytest.mark.parametrize("path", ["/query/unknown", "/what/ever"])
+@pytest.mark.parametrize("path", ["/query/unknown", "/what/ever", "/stream/unknown", "/help/unknown"])
 def test_an_unknown_url_is_a_not_found_view(browser, path):
     answer = browser.get(path)
     assert answer.status_code == 404

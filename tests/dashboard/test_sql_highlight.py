@@ -1,4 +1,4 @@
-"""SQL on the dashboard: highlighting, error positions and examples."""
+"""SQL on the dashboard: highlighting and error positions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from html import unescape
 
 import pytest
 
-from tests.dashboard.fake_service import stream
 from transom.dashboard.editor import error_html
-from transom.dashboard.sql_highlight import break_lines, error_span, examples, highlight
+from transom.dashboard.sql_highlight import EXCERPT, break_lines, error_span, highlight
 from transom.errors import SQLError
 from transom.sql.clauses.end_clauses import END_CLAUSES
 
@@ -50,10 +49,12 @@ def test_an_error_shows_its_line_with_carets_below():
     assert "2 FROM b WHERE &lt;c" in shown and "^^" in shown and 'data-testid="check-error"' in shown
 
 
-def test_examples_use_the_streams_columns_and_quote_names_where_needed():
-    by_title = {example.title: example.sql for example in examples([stream()])}
-    assert by_title["Mean unit price by site"].startswith("SELECT site, avg(`unit price`) AS mean")
-    assert by_title["Total unit price, with early results"].endswith("EMIT EARLY AT 75% OF SLIDE")
-    assert "SLIDE" not in by_title["Highest unit price, on demand"]
-    assert "RANGE 100 SLIDE 10" in examples([stream(is_time=False)])[0].sql
-    assert len(examples([stream(columns={"ts": "timestamp"})])) == 1
+@pytest.mark.parametrize("place", [0, 40, 150, 290])
+def test_the_carets_of_a_long_line_are_near_its_beginning(place):
+    line = "x" * place + "prise" + "y" * (295 - place)
+    sql = f"SELECT\n{line}"
+    shown = unescape(error_html(sql, SQLError("unknown", sql, 7 + place, 12 + place)))
+    text, carets = re.search(r"<pre>(.*)\n(.*)</pre>", shown).groups()
+    assert len(text) <= EXCERPT + 4
+    carets = carets.replace("<b>", "").replace("</b>", "")
+    assert text[carets.index("^") : carets.rindex("^") + 1] == "prise"

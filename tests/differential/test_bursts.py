@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.case_counts import case_count, case_seeds
 from tests.differential.cases import SECOND, BatchCase, Case, case, following, stream
 from tests.differential.engine import TIME, PureEngine, Row, bound, presented, table_of
 from tests.differential.on_engine import SCHEMA, micros
@@ -179,7 +180,7 @@ def same_windows(query: Query, found: list[Row], expected: list[Row], strictly: 
             same_row(query, where, ours[where], theirs[where])
 
 
-@settings(max_examples=25)
+@settings(max_examples=case_count(25))
 @given(st.randoms(use_true_random=False))
 def test_finals_of_a_stream_in_order_are_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     run(in_order(dice), dice, True)
@@ -187,28 +188,28 @@ def test_finals_of_a_stream_in_order_are_the_oracles_on_cases_that_shrink(dice: 
 
 def test_finals_of_a_stream_in_order_are_the_oracles(seed: int) -> None:
     aside = 0
-    for number in range(seed, seed + 100):
+    for number in case_seeds(seed, 100):
         dice = Random(number)
         aside += run(in_order(dice), dice, True, number)
-    assert aside > 30
+    assert aside > case_count(30)
 
 
 def test_finals_that_look_at_earlier_windows_wait_for_sidelined_rows(seed: int) -> None:
-    for number in range(seed, seed + 15):
+    for number in case_seeds(seed, 15):
         dice = Random(number)
         run(in_order(dice, following), dice, True, number)
 
 
 def test_finals_of_any_stream_hold_at_least_what_the_oracle_counts(seed: int) -> None:
     aside = 0
-    for number in range(seed + 1000, seed + 1100):
+    for number in case_seeds(seed + 1000, 100):
         dice = Random(number)
         aside += run(from_the_start(case(dice)), dice, False, number)
-    assert aside > 10
+    assert aside > case_count(10)
 
 
 def test_queries_that_come_and_go_lose_no_row(seed: int) -> None:
-    for number in range(seed + 2000, seed + 2060):
+    for number in case_seeds(seed + 2000, 60):
         dice = Random(number)
         drawn = case(dice)
         engine = Sidelining(drawn, bound(drawn.queries), Overload(dice.randint(1, 4)))
@@ -222,7 +223,7 @@ def test_queries_that_come_and_go_lose_no_row(seed: int) -> None:
 
 @pytest.mark.parametrize("budget", [1, 3, 1000])
 def test_what_was_shed_is_counted_and_its_windows_say_so(budget: int, seed: int) -> None:
-    for number in range(seed + 3000, seed + 3040):
+    for number in case_seeds(seed + 3000, 40):
         dice = Random(number)
         drawn = in_order(dice)
         queries = bound(drawn.queries)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.case_counts import case_seeds
 from tests.differential.calendar_cases import calendar_window, growing_window, in_hours
 from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import Case, alike, case, prodded
@@ -51,13 +52,13 @@ def merges_slices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
 def test_every_strategy_gives_the_oracles_answers(draw: Any, options: dict[str, Any], seed: int) -> None:
     start = seed + 10_000 * list(STRATEGIES.values()).index(options)
-    for number in range(start, start + 4):
+    for number in case_seeds(start, 4):
         check(draw(Random(number)), restart=number % 2 == 0, seed=number, **options)
 
 
 @pytest.mark.parametrize("draw", [growing, on_calendars])
 def test_prods_are_told_what_the_oracle_knows(draw: Any, seed: int) -> None:
-    for number in range(seed, seed + 4):
+    for number in case_seeds(seed, 4):
         rng = Random(number)
         check_on_engine(prodded(rng, draw(rng)), number, restart=number % 2 == 0)
 

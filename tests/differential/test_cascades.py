@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.case_counts import case_seeds
 from tests.results.pure_batches import SCALARS, Pure, Row
 from transom import oracle
 from transom.elements import ClockKind, Prod
@@ -142,7 +143,7 @@ def told(rows: list[Row], kind: str) -> list[Any]:
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 def test_a_query_over_a_query_gives_the_oracles_answers(strategy: Strategy, restart: bool, seed: int) -> None:
     several = 0
-    for number in range(seed, seed + 40):
+    for number in case_seeds(seed, 40):
         drawn, early, finals = drawn_with_answers(number)
         texts = drawn.texts
         engine = Pure(texts, COLUMNS, drawn.slack, strategy, restart)

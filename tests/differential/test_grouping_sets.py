@@ -10,7 +10,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.differential.test_made_rows import SCALARS, SCHEMAS, WINDOWS, drawn_batches, engine_answers
+from tests.case_counts import case_count
+from tests.differential.test_unions_and_explode import (
+    SCALARS,
+    SCHEMAS,
+    WINDOWS,
+    drawn_batches,
+    engine_answers,
+)
 from tests.differential.test_views import SECOND, of_kind, shown
 from transom import oracle
 from transom.elements import Clock, Prod
@@ -33,7 +40,7 @@ def id_of(chosen: tuple[int, ...]) -> int:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=case_count(10), deadline=None)
 def test_each_set_has_the_answer_of_a_query_of_its_own(draw: Random) -> None:
     batches, slack, prodded = drawn_batches(draw), draw.choice([0, 2, 5]), draw.random() < 0.5
     form = draw.choice(list(FORMS))

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.case_counts import case_count
 from tests.differential.cases import SECOND, BatchCase, Case
 from tests.differential.engine import TIME, PureEngine, Row, bound
 from tests.differential.oracle_comparison import same_as_oracle, same_results
@@ -167,5 +168,5 @@ class Machine(RuleBasedStateMachine):
             assert not same_results(self.queries[key], self.engine.results[key], alone)
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Machine.TestCase.settings = settings(max_examples=case_count(60), stateful_step_count=40)
 TestJoiningAndLeavingNeverDisturbsAnotherQuery = Machine.TestCase

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.case_counts import case_count, case_seeds
 from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import alike, case, nested, prodded
 from tests.differential.oracle_comparison import check, drawn_case
@@ -34,13 +35,13 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 
 
-@settings(max_examples=60)
+@settings(max_examples=case_count(60))
 @given(st.randoms(use_true_random=False))
 def test_every_answer_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     check(case(dice))
 
 
-@settings(max_examples=30)
+@settings(max_examples=case_count(30))
 @given(st.randoms(use_true_random=False))
 def test_every_answer_of_queries_alike_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     check(alike(dice))
@@ -48,7 +49,7 @@ def test_every_answer_of_queries_alike_is_the_oracles_on_cases_that_shrink(dice:
 
 @pytest.mark.parametrize("part", range(4))
 def test_every_answer_is_the_oracles(part: int, seed: int) -> None:
-    for number in range(seed + part * 150, seed + (part + 1) * 150):
+    for number in case_seeds(seed + part * 150, 150):
         check(case(Random(number)), seed=number)
 
 
@@ -63,14 +64,14 @@ def test_groups_rolled_up_from_finer_ones_give_the_oracles_answers(
 ) -> None:
     limits = Limits(tuples_per_cell=0, tuples_per_sketch=0) if rolls == "always" else Limits()
     strategy = Strategy(rolls=rolls != "never", place=place, limits=limits)
-    for number in range(seed, seed + 25):
+    for number in case_seeds(seed, 25):
         check(drawn_case(nested, number), seed=number, restart=number % 3 == 0, strategy=strategy)
 
 
 @pytest.mark.parametrize("options", STRATEGIES.values(), ids=STRATEGIES)
 def test_prods_are_told_what_the_oracle_knows_and_change_no_final(options: dict[str, Any], seed: int) -> None:
     start = seed + 1_000 * list(STRATEGIES.values()).index(options)
-    for number in range(start, start + 12):
+    for number in case_seeds(start, 12):
         rng = Random(number)
         drawn = prodded(rng, rng.choice([case, alike])(rng))
         check_on_engine(drawn, number, restart=number % 5 == 0, **options)
@@ -89,7 +90,7 @@ def test_every_strategy_gives_the_oracles_answers(name: str, seed: int) -> None:
     runs = ((STRATEGIES[name], False), (STRATEGIES[names[(place + 1) % len(names)]], True))
     start = seed + 10_000 * place
     for draw, count in ((case, 20), (alike, 12)):
-        for number in range(start, start + count):
+        for number in case_seeds(start, count):
             for options, restart in runs:
                 retained = check(drawn_case(draw, number), restart=restart, seed=number, **options)
                 shared = options.get("strategy", Strategy(shared=False)).shared

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.case_counts import case_count, case_seeds
 from tests.differential.case_engine import check_on_engine
 from tests.differential.cases import over_several_scalars
 from tests.differential.engine import bound
@@ -35,7 +36,7 @@ WAYS: dict[str, Strategy] = {
 }
 
 
-@settings(max_examples=20)
+@settings(max_examples=case_count(20))
 @given(st.randoms(use_true_random=False))
 def test_every_answer_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
     check(over_several_scalars(dice))
@@ -45,7 +46,7 @@ def test_every_answer_is_the_oracles_on_cases_that_shrink(dice: Random) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_oracles_answers(way: str, restart: bool, seed: int) -> None:
     start = seed + 1_000 * list(WAYS).index(way) + 500 * restart
-    for number in range(start, start + 8):
+    for number in case_seeds(start, 8):
         check(over_several_scalars(Random(number)), WAYS[way], restart=restart, seed=number)
 
 
@@ -53,13 +54,13 @@ def test_every_way_gives_the_oracles_answers(way: str, restart: bool, seed: int)
 def test_selections_of_a_grid_that_move_to_the_executors_keep_their_answers(
     executor_rows: int, seed: int
 ) -> None:
-    for number in range(seed, seed + 10):
+    for number in case_seeds(seed, 10):
         check(over_several_scalars(Random(number)), executor_rows=executor_rows, seed=number)
 
 
 def test_the_cases_have_grids(seed: int) -> None:
     kinds = set()
-    for number in range(seed, seed + 10):
+    for number in case_seeds(seed, 10):
         queries = bound(over_several_scalars(Random(number)).queries)
         plan = planned(*(compile_query(name, query) for name, query in queries.items()))
         kinds |= {family_kind(family) for family in plan.families}
@@ -67,5 +68,5 @@ def test_the_cases_have_grids(seed: int) -> None:
 
 
 def test_prods_see_what_the_oracle_sees(seed: int) -> None:
-    for number in range(seed, seed + 5):
+    for number in case_seeds(seed, 5):
         check_on_engine(over_several_scalars(Random(number)), number, restart=number % 2 == 0)

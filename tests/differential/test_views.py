@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transom
+from tests.case_counts import case_count
 from transom import oracle
 from transom.elements import Clock, Prod
 from transom.oracle.views import OracleView
@@ -90,7 +91,7 @@ def of_kind(table: pa.Table, kind: str) -> list[dict[str, Any]]:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=case_count(15), deadline=None)
 def test_queries_over_views_have_the_answers_of_the_oracle(draw: Random) -> None:
     text, view = drawn_view(draw)
     texts = {f"q{i}": drawn_query(draw) for i in range(4)}

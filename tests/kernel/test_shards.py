@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.case_counts import case_seeds
 from tests.differential.cases import COLUMNS, SECOND, BatchCase, Case, alike, case
 from tests.differential.engine import MemoryShards
 from tests.differential.oracle_comparison import check, drawn_case
@@ -31,18 +32,18 @@ TOTAL = Slot(Sum(pa.float64()), Scalar("`price`", pa.float64()), None)
 @pytest.mark.parametrize("fragments", list(FragmentSharing), ids=lambda kind: kind.value)
 def test_far_state_gives_the_oracles_answers(cases: Any, fragments: FragmentSharing, seed: int) -> None:
     strategy = Strategy(place=Place.EXECUTORS, fragments=fragments)
-    for number in range(seed, seed + 25):
+    for number in case_seeds(seed, 25):
         check(drawn_case(cases, number), strategy, restart=number % 3 == 0, seed=number)
 
 
 @pytest.mark.parametrize("cases", [case, alike], ids=["any queries", "queries that have much in common"])
 def test_selections_that_go_far_on_the_way_give_the_oracles_answers(cases: Any, seed: int) -> None:
-    for number in range(seed, seed + 35):
+    for number in case_seeds(seed, 35):
         check(drawn_case(cases, number), restart=number % 3 == 0, seed=number, executor_rows=number % 7)
 
 
 def test_queries_that_keep_every_tuple_stay_near(seed: int) -> None:
-    for number in range(seed, seed + 20):
+    for number in case_seeds(seed, 20):
         check(drawn_case(case, number), FAR, naive=True, seed=number)
 
 

@@ -76,6 +76,9 @@ class Partition:
     def keys_since(self, summary: str, since: int | None) -> Keys:
         return self.between(summary, since, None).key
 
+    def places(self, summary: str, batch_id: int, ranking: str | None) -> Ints:
+        raise ValueError("a partition has only a part of a batch")
+
 
 @dataclass
 class PureStores:

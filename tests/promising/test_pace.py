@@ -67,6 +67,27 @@ def test_batches_with_little_to_probe_show_the_overhead(overhead: float) -> None
     assert np.mean(np.array(output)[busy]) >= 0.8 * capacity
 
 
+@pytest.mark.parametrize("factor", [3.0, 8.0])
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_a_batch_that_stalls_does_not_cut_the_budgets_of_the_next_ones(factor: float, slower: float) -> None:
+    """One batch in twenty takes several times as long. Half way, the machine gets slower."""
+    rng, pace, spent, output, best = np.random.default_rng(11), Pace(), [], [], []
+    stalls = rng.random(200) < 0.05
+    for number in range(200):
+        speed = 1.0 if number < 100 else slower
+        made = pace.probes(200_000)
+        times = rng.uniform(0.92, 1.08, 2) * speed * (factor if stalls[number] else 1.0)
+        planning, probing = 0.03 * times[0], made * 2e-7 * times[1]
+        pace.note(made, probing, planning)
+        spent.append(planning + probing)
+        output.append(made)
+        best.append((0.2 - 0.03 * speed) / (2e-7 * speed))
+    settled = np.r_[10:100, 110:200]
+    others = settled[~stalls[settled]]
+    assert np.mean(np.abs(np.array(spent)[others] / 0.2 - 1) <= 0.2) > 0.95
+    assert np.sum(output) >= 0.9 * np.sum(best)
+
+
 def test_small_batches_do_not_make_probes_look_slow() -> None:
     pace = Pace()
     pace.note(1_000_000, 0.1, 0.05)

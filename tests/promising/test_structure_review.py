@@ -9,10 +9,12 @@ import pytest
 
 from tests.promising.pure_batches import SECOND, PureStores, join_of, rows_of, shape_of
 from transom.elements import Preference
+from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import batch_arrival, batch_tuples, tuple_columns
 from transom.promising.structure_choice import SUMMARY_STRUCTURES
-from transom.promising.structure_review import ReviewInput, StructureReview, rebuilt
+from transom.promising.structure_review import ChosenStructure, ReviewInput, StructureReview, rebuilt
+from transom.promising.structure_trials import MeasuredStructures
 from transom.state.promising import PromisingState
 
 ITEMS = 40
@@ -113,3 +115,37 @@ def test_a_rebuilt_summary_has_the_same_tuples(kind: str) -> None:
     assert again.kept == own.kept
     assert again.representation.zones().counts.sum() == own.representation.zones().counts.sum()
     assert again.representation.high == own.representation.high
+
+
+@pytest.mark.parametrize("truth", [{"adjusting": 1_000, "none": 100}, {"adjusting": 100, "none": 1_000}])
+def test_what_was_measured_decides_where_the_constants_are_wrong(truth: dict[str, int]) -> None:
+    """The trial always predicts `none`. The engine tries it, and returns if it produces less per second."""
+    engine = engine_of(Preference("desc", window=60 * SECOND, time=200_000))
+    reviewed = StructureReview(
+        Limits(first_review=8, longest_review=8), lambda *given: ChosenStructure("none", "by the constants")
+    )
+    known, planner, used = engine.known, Planner(), []
+    for batch_id in range(100, 180):
+        present = structure(known)
+        used.append(present)
+        given = ReviewInput(
+            batch_id, {}, engine.queries, {"join": 1_000}, {"items2": truth[present]}, seconds=0.1
+        )
+        known = reviewed.apply(known, engine.shapes, given, planner)
+    best = max(truth, key=lambda one: truth[one])
+    assert used[0] == "adjusting" and "none" in used
+    assert set(used[30:]) == {best}, "it stays, although the trial predicts another structure at every review"
+    if best == "adjusting":
+        (record,) = planner.records(engine.shapes["items2"].stream)
+        assert record.reason == "it produced the most per second when it was used; a trial predicts none"
+
+
+def test_a_structure_that_is_hardly_better_does_not_replace_the_present_one() -> None:
+    measured = MeasuredStructures()
+    for batch_id in range(16):
+        present = "none" if batch_id < 8 else "cells"
+        measured.note(present, batch_id, 1_000 if present == "cells" else 1_040, 0.1)
+    assert measured.judged("cells", "none", 16) == "cells"
+    assert measured.judged("cells", "time", 16) == "time", "it was not measured yet"
+    measured.note("cells", 3_000, 1_000, 0.1)
+    assert measured.judged("cells", "none", 3_000) == "none", "what was measured long ago does not count"

@@ -57,6 +57,26 @@ def test_a_silent_group_is_reported_and_windows_are_compared(
     assert shown(above, "silent_items") == [(2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]
 
 
+def test_batches_of_one_stream_keep_what_is_remembered_for_queries_of_another(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, schema=SCHEMA)
+    other = engine.feed("asks", SCHEMA, time="ts")
+    queries = [
+        engine.register(
+            f"SELECT item, count(*) AS n, LAG(n) OVER WINDOWS AS earlier FROM {name} {WINDOW} GROUP BY item"
+        )
+        for name in ("bids", "asks")
+    ]
+    for minute in range(3):
+        for each in (feed, other):
+            each.push(pushed({minute: ["a"]}))
+            engine.step()
+    engine.drain()
+    for query in queries:
+        assert shown(query, "n", "earlier")[1:] == [(1, 1, 1), (2, 1, 1)]
+
+
 def test_lag_of_a_comparison_is_null_without_an_earlier_result(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

@@ -97,19 +97,29 @@ def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, f
     feed.push([(1, 1.5, Decimal("2.25"), at("12:00:10")), (None, None, None, at("12:00:20"))])
     engine.step()
     engine.drain()
-    rows = sorted(written(tmp_path / "out", format), key=lambda row: (row["query"], row["keys"]))
+    rows = written(tmp_path / "out", format)
+    rows = sorted(rows, key=lambda row: (row["query"], "1" not in str(row["keys"])))
     assert [(row["query"], row["kind"], int(row["rows"]), int(row["batch"])) for row in rows] == [
         ("fees", "final", 1, 2),
         ("fees", "final", 1, 2),
         ("pairs", "final", 2, 1),
     ]
-    assert [json.loads(row["keys"]) for row in rows] == [{"site": 1}, {"site": None}, {}]
     last = {"last": "2013-01-01 12:00:10"}, {"last": "2013-01-01 12:00:20"}
-    assert [json.loads(row["values"]) for row in rows] == [
-        {"fees": "2.25", **last[0]},
-        {"fees": None, **last[1]},
-        {"p": 1.5},
-    ]
+    if format == "csv":  # it has no maps
+        assert [json.loads(row["keys"]) for row in rows] == [{"site": 1}, {"site": None}, {}]
+        assert [json.loads(row["values"]) for row in rows] == [
+            {"fees": "2.25", **last[0]},
+            {"fees": None, **last[1]},
+            {"p": 1.5},
+        ]
+    else:
+        assert [dict(row["keys"]) for row in rows] == [{"site": "1"}, {"site": None}, {}]
+        assert [dict(row["values"]) for row in rows] == [{"fees": 2.25}, {"fees": None}, {"p": 1.5}]
+        assert [dict(row["texts"]) for row in rows] == [
+            {"fees": "2.25", **last[0]},  # all digits of a decimal
+            {"fees": None, **last[1]},
+            {},
+        ]
     assert all("12:01" in str(row["window_end"]) for row in rows[:2])
     assert rows[2].get("window_end") in (None, "")
     assert (int(rows[2]["window_from"]), int(rows[2]["window_to"])) == (0, 2)
@@ -127,7 +137,7 @@ def test_an_expression_over_keys_is_a_value_in_the_one_schema(
     feed.push(bids((1, 2.0, "12:00")))
     engine.drain()
     (row,) = written(tmp_path / "out", "json")
-    assert json.loads(row["keys"]) == {"site": 1, "price": 2.0} and json.loads(row["values"]) == {"both": 3.0}
+    assert row["keys"] == {"site": "1", "price": "2.0"} and row["values"] == {"both": 3.0}
 
 
 @ON_BOTH

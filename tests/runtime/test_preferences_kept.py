@@ -265,7 +265,9 @@ def test_structures_may_change_with_every_batch(
     turns = itertools.cycle(["none", "cells", "time", "adjusting", "none"])
     engine, feeds = stores(make_engine, tmp_path, "AND BUCKETS 8")
     review = StructureReview(
-        Limits(first_review=1, longest_review=1), lambda *given: ChosenStructure(next(turns), "in turn")
+        Limits(first_review=1, longest_review=1),
+        lambda *given: ChosenStructure(next(turns), "in turn"),
+        is_judged=False,
     )
     engine._loop.promising.review = review
     every = engine.register(JOIN.format("desc"), "every")

@@ -355,7 +355,7 @@ MALFORMED = [
     ("a limit of none", "GET", "/api/queries/per_site/results?limit=0", b"", 422),
     ("a wait too long", "GET", "/api/queries/per_site/results?wait=31", b"", 422),
     ("an unknown format", "GET", "/api/queries/per_site/results?format=xml", b"", 422),
-    ("an unknown route", "GET", "/api/tables", b"", 404),
+    ("an unknown route", "GET", "/api/nothing", b"", 404),
     ("an unknown method", "PATCH", "/api/status", b"", 405),
 ]
 

@@ -187,7 +187,9 @@ def test_fields_that_do_not_exist_are_refused(back: Backend, url: str, body: dic
 def test_names_are_no_paths(back: Backend, path: str) -> None:
     for url in (f"/api/queries/{path}/results", f"/api/streams/{path}/late", f"/api/queries/{path}"):
         response = back.client.get(url)
-        assert response.status_code in (404, 307), response.text
+        # The client itself shortens `/api/queries/..` to `/api`, which lists links.
+        is_index = response.request.url.path.rstrip("/") == "/api"
+        assert response.status_code in (404, 307) or is_index, response.text
 
 
 def test_answers_are_limited(back: Backend) -> None:

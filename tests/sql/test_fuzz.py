@@ -125,6 +125,13 @@ def check(text: str, run: Any) -> None:
         (f"SELECT count(*) FROM bids [RANGE 1 min SLIDE 1 min] WHERE price > {'9' * 5000}", "."),
         (f"SELECT sum(price * {'9' * 5000}) FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT count(*) FROM bids [RANGE {'9' * 400} min SLIDE 1 min]", "RANGE is longer than any stream"),
+        (f"SELECT site, count(*) FROM bids [RANGE 1 min SLIDE 1 min] GROUP BY {'9' * 5000}", "."),
+        (f"SELECT site, count(*) FROM bids [RANGE 1 min SLIDE 1 min] GROUP BY CUBE (1, {'9' * 5000})", "."),
+        (
+            f"SELECT site, count(*) FROM bids [RANGE 1 min SLIDE 1 min] GROUP BY site ORDER BY {'9' * 5000} LIMIT 2",
+            ".",
+        ),
+        (f"SELECT sum(CAST(price AS DECIMAL({'9' * 5000}, 2))) FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT count(*) FROM bids [ROWS {'9' * 5000} SLIDE 1]", "ROWS is longer than any stream"),
         (f"SELECT sum(CAST({'9' * 5000} AS BIGINT)) FROM bids [RANGE 1 min SLIDE 1 min]", "."),
         (f"SELECT {'(' * 5000}1 FROM bids [RANGE 1 min SLIDE 1 min]", "."),

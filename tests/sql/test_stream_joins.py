@@ -82,13 +82,91 @@ ALIKE = {
 
 @pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
 def test_queries_that_share_a_join(text: str) -> None:
-    first, other = (bind_one(each, catalog(), SCALARS) for each in (PLAIN, text))
+    first, other = (bind_one(each, catalog(), SCALARS).over_pairs for each in (PLAIN, text))
     assert first.stream == other.stream
     assert first.clock == other.clock
 
 
+OUTER = f"SELECT sum(s.amount) AS n FROM auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND}"
+OUTER_ALIKE = {
+    "RIGHT JOIN from the other stream": f"SELECT count(*) AS n FROM settle s RIGHT OUTER JOIN auth a "
+    f"ON {BOUND} AND s.card = a.card {WINDOW}",
+    "another WHERE": f"{OUTER} {WINDOW} WHERE a.amount > s.amount AND a.seq = 1",
+    "other columns": f"{OUTER} {WINDOW} GROUP BY a.name".replace("s.amount", "a.amount"),
+}
+OUTER_OTHERS = {
+    "an inner join": PLAIN,
+    "a full join": f"{OUTER.replace('LEFT', 'FULL')} {WINDOW}",
+    "an anti join": f"SELECT count(*) AS n FROM auth a ANTI JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}",
+    "a condition over both streams": f"{OUTER} AND a.amount < s.amount {WINDOW}",
+    "a condition over one stream": f"{OUTER} AND s.amount > 1 {WINDOW}",
+    "another constant": f"{OUTER} AND s.amount > 2 {WINDOW}",
+}
+
+
+@pytest.mark.parametrize("text", OUTER_ALIKE.values(), ids=OUTER_ALIKE)
+def test_queries_that_share_an_outer_join(text: str) -> None:
+    assert (
+        bind_one(f"{OUTER} {WINDOW}", catalog(), SCALARS).stream == bind_one(text, catalog(), SCALARS).stream
+    )
+
+
+def test_outer_joins_that_differ_in_what_matches_are_different_streams() -> None:
+    bound = bind({"outer": f"{OUTER} {WINDOW}", **OUTER_OTHERS}, catalog(), SCALARS)
+    streams = [query.stream for query in bound.values() if isinstance(query, Query)]
+    assert len(set(streams)) == len(bound)
+
+
+def test_conditions_of_where_filter_only_the_preserved_stream_before_an_outer_join() -> None:
+    found = bind_one(
+        f"{OUTER} AND s.code = 'y' {WINDOW} WHERE a.amount > 1 AND s.code = 'x'", catalog(), SCALARS
+    )
+    assert found.stream_join is not None
+    first, second = found.stream_join.sides
+    assert (first.filters, second.filters) == ({"(`amount` > 1)"}, None)
+    assert (first.condition, second.condition) == (None, "(`code` = 'y')")
+
+
+COMBINED = {
+    "a sum": PLAIN,
+    "by a key": PLAIN.replace("sum(", "a.card, avg(") + " GROUP BY a.card",
+    "by the key of the other stream": PLAIN.replace("sum(", "s.card, count(") + " GROUP BY s.card",
+    "of expressions": PLAIN.replace("sum(s.amount)", "max(s.amount * 2) - min(a.amount + a.seq)"),
+    "with HAVING, LAG and LIMIT": PLAIN.replace(
+        "sum(s.amount) AS n", "a.card, count(*) AS n, LAG(n) OVER WINDOWS AS m"
+    )
+    + " "
+    "GROUP BY a.card HAVING n > 1 ORDER BY n LIMIT 3",
+}
+NOT_COMBINED = {
+    "values of both streams": PLAIN.replace("s.amount", "s.amount * a.amount"),
+    "another group": PLAIN + " GROUP BY a.name",
+    "WHERE": PLAIN + " WHERE a.amount > 1",
+    "FILTER": PLAIN.replace("sum(s.amount)", "sum(s.amount) FILTER (WHERE s.amount > 1)"),
+    "another aggregate": PLAIN.replace("sum(", "stddev("),
+    "distinct values": PLAIN.replace("sum(", "count(DISTINCT "),
+    "texts": PLAIN.replace("sum(s.amount)", "max(s.code)"),
+    "the time of pairs": PLAIN.replace("sum(s.amount)", "max(join_time)"),
+    "EMIT EMPTY": PLAIN + " EMIT EMPTY",
+    "a table": PLAIN + " JOIN cards c ON a.card = c.card",
+}
+
+
+@pytest.mark.parametrize("text", COMBINED.values(), ids=COMBINED)
+def test_queries_that_need_no_pairs(text: str) -> None:
+    query = bind_one(text, catalog(), SCALARS)
+    assert query.pairs_query is not None and query.stream_join is not None
+    assert query.stream == f"{query.over_pairs.stream} combined"
+    assert [call.type for call in query.calls] == [call.type for call in query.over_pairs.calls]
+
+
+@pytest.mark.parametrize("text", NOT_COMBINED.values(), ids=NOT_COMBINED)
+def test_queries_that_need_pairs(text: str) -> None:
+    assert bind_one(text, catalog(), SCALARS).pairs_query is None
+
+
 def test_only_what_queries_read_is_kept() -> None:
-    found = bind_one(PLAIN, catalog(), SCALARS).stream_join
+    found = bind_one(PLAIN, catalog(), SCALARS).over_pairs.stream_join
     assert found is not None
     assert [[name for name, _ in side.columns] for side in found.sides] == [[], ["amount"]]
     assert [key.sql for side in found.sides for key in side.keys] == ["`card`", "CAST(`card` AS BIGINT)"]
@@ -127,7 +205,23 @@ REFUSED = {
     f"{FROM} a.card = s.card AND {BOUND} [RANGE 5 SLIDE 1 WATTR seq]": "unknown column seq",
     f"{FROM} a.card = s.card AND {BOUND} GROUP BY window(a.ts, '1 hour')": "are along join_time",
     f"{FROM} a.card = s.card AND {BOUND} {WINDOW} ON OVERLOAD PREFER desc amount": "ON OVERLOAD",
-    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": "LEFT JOIN of two",
+    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card {WINDOW} WHERE {BOUND}": "needs a time bound",
+    f"{COUNT} auth a LEFT JOIN settle s ON {BOUND} {WINDOW} WHERE a.card = s.card": "no equality links",
+    f"{COUNT} auth a FULL JOIN settle s USING (card) {WINDOW} WHERE {BOUND}": "needs ON: USING has no place",
+    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} AND a.amount {WINDOW}": "must be true or false",
+    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} AND a.x > 1 {WINDOW}": "unknown column x",
+    f"{COUNT} auth a JOIN cards c ON a.card = c.card LEFT JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": (
+        "the join of two streams comes first"
+    ),
+    f"{COUNT} auth a LEFT JOIN settle s ON a.card = s.card AND {BOUND} AND c.bank = 'x' "
+    f"JOIN cards c ON a.card = c.card {WINDOW}": "ON of a join of two streams reads these streams only",
+    f"SELECT sum(s.amount) AS n FROM auth a SEMI JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": (
+        "can't be read here"
+    ),
+    f"{COUNT} (SELECT * FROM auth WHERE amount > 1) a FULL JOIN settle s ON a.card = s.card AND {BOUND} {WINDOW}": (
+        "FULL JOIN needs the name of a stream"
+    ),
+    f"{COUNT} auth a LEFT JOIN (SELECT * FROM settle) s ON a.card = s.card AND {BOUND} {WINDOW}": "inner JOIN only",
     f"{FROM} a.card = s.card AND {BOUND} JOIN auth c ON c.card = a.card {WINDOW}": "two streams, not more",
     f"{COUNT} auth a JOIN ticks s ON a.card = s.card AND a.ts = s.seq {WINDOW}": "different clocks",
     f"{COUNT} auth a JOIN local_times s ON a.card = s.card AND a.ts = s.ts {WINDOW}": "time zone",

@@ -52,7 +52,14 @@ from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, QueryRecord, ResultFiles, RowFiles, SummaryRecord
 from transom.state.pass_decisions import PassDecisions
 from transom.state.past_windows import PastWindows
-from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState, TupleRun
+from transom.state.promising import (
+    BatchRanking,
+    Coverage,
+    PreferenceState,
+    PromisingState,
+    SummaryState,
+    TupleRun,
+)
 from transom.state.state import (
     ClockState,
     ProdderState,
@@ -209,8 +216,9 @@ def _promising() -> PromisingState:
     files = ShardRef("tuples/0000000004/e5f6", ((0, 8, 512),), {})
     regions = Regions(**{name: np.arange(2).astype(dtype) for name, dtype in DTYPES.items()})
     selected = pa.table({"a0": [1.5, None]})
+    ranking = BatchRanking(7, "Count(sales.item) in None", 1, np.array([9, 7], np.uint64))
     return PromisingState(
-        {"items": SummaryState(known, 2, (run,), (files,), 11, 1, 20, -204)},
+        {"items": SummaryState(known, 2, (run,), (files,), 11, 1, 20, -204, (ranking,))},
         {
             "pairs": PreferenceState((regions, Regions.none()), 3, Coverage(100, 30, 10.0, 50), 1.5, 4),
             "mean": PreferenceState((Regions.none(),), selected=selected),

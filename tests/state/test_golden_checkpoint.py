@@ -20,7 +20,7 @@ CHANGED = "the format changed: see tests/state/golden_checkpoint.py"
 
 TABLES = {
     "sheet", "pending", "selected", "accounts", "queries", "selections", "registered", "account_names", "floors",
-    "times", "joined", "past",
+    "times", "joined", "past", "ranking",
 }  # fmt: skip
 
 Parts = Mapping[tuple[str, str, int], bytes]
@@ -65,6 +65,7 @@ def test_the_other_parts_have_the_same_ids_and_contents(golden: Path, today: Pat
     assert {kind for kind, _, _ in ours} == {
         "state", "sheet", "estimator", "summary", "pending", "selected", "accounts", "decisions", "queries",
         "selections", "registered", "selection_kinds", "account_names", "floors", "times", "joined", "past",
+        "ranking",
     }  # fmt: skip
     for part, packed in ours.items():
         if part[0] in TABLES:

@@ -96,6 +96,17 @@ class ServiceStatus:
     warning: Annotated[str | None, _text("what keeps the current batch waiting")] = None
 
 
+@dataclass(frozen=True)
+class ApiLinks:
+    """Where the API is described."""
+
+    name: str
+    version: str
+    reference: Annotated[str, _text("the description for people")]
+    openapi: Annotated[str, _text("the description for programs, in the OpenAPI format")]
+    status: Annotated[str, _text("the state of the service")]
+
+
 # --- streams ---------------------------------------------------------------------------------
 
 
@@ -148,6 +159,136 @@ class StreamList:
     streams: tuple[StreamStatus, ...]
 
 
+@dataclass(frozen=True)
+class PushedRows:
+    """Rows that were pushed into a stream."""
+
+    stream: str
+    rows: Annotated[int, _text("the rows of the request")]
+    committed: Annotated[bool, _text("whether the batch with the rows is committed")]
+    batch: Annotated[int | None, _text("the batch with the rows, if it is committed")]
+    waiting: Annotated[int, _text("rows of the stream, of all clients, that no committed batch has taken")]
+
+
+@dataclass(frozen=True)
+class InputPartition:
+    """How far a partition of a stream was read."""
+
+    name: Annotated[str, Field(description="the topic and the partition", examples=["bids 0"])]
+    offset: Annotated[int | None, _text("the offset after the last row that was read")]
+    latest: Annotated[int | None, _text("the newest offset that there is")] = None
+
+
+@dataclass(frozen=True)
+class LateOfQuery:
+    """How many rows of a stream a query missed."""
+
+    query: str
+    late: Annotated[int, _text("rows that it missed: a window was closed when they arrived")]
+    rows: Annotated[int, _text("rows read since it joined")]
+
+
+@dataclass(frozen=True)
+class StreamDetail(StreamStatus):
+    """A stream, how far its source was read, and what its queries missed."""
+
+    source: Annotated[str, Field(description="what its source is", examples=["files"])] = "rows"
+    files_read: Annotated[int | None, _text("files that were read; null if it has none")] = None
+    files_waiting: Annotated[int | None, _text("files that were found and not read yet")] = None
+    rows_waiting: Annotated[int | None, _text("rows that wait to be read; null if that is not known")] = None
+    partitions: Annotated[
+        tuple[InputPartition, ...], _text("of a stream of Spark's, such as Kafka's; of its last batch")
+    ] = ()
+    late_by_query: Annotated[
+        tuple[LateOfQuery, ...], _text("the queries that read it, most late rows first")
+    ] = ()
+    horizon: Annotated[str | None, _text("how far ahead of the others a row may be")] = None
+    idle: Annotated[str | None, _text("after how long without rows its windows close")] = None
+
+
+@dataclass(frozen=True)
+class StreamColumn:
+    """A column of a stream, and what its values in a sample are like; null is what is not known."""
+
+    name: str
+    type: Annotated[str, Field(description="the SQL type", examples=["double"])]
+    is_time: Annotated[bool, _text("whether it is the column of event time")]
+    nulls: Annotated[int | None, _text("values that are null")] = None
+    distinct: Annotated[int | None, _text("different values")] = None
+    least: str | None = None
+    greatest: str | None = None
+    common: Annotated[tuple[str, ...], _text("the most frequent values, if some occur more than once")] = ()
+
+
+@dataclass(frozen=True)
+class StreamColumns:
+    """The columns of a stream."""
+
+    sampled: Annotated[int, _text("rows of the sample")]
+    columns: tuple[StreamColumn, ...]
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """A static table that queries can join."""
+
+    name: str
+    columns: Annotated[
+        Mapping[str, str], Field(description="SQL types by column", examples=[{"site": "int"}])
+    ]
+
+
+@dataclass(frozen=True)
+class TableList:
+    """All static tables."""
+
+    tables: tuple[TableStatus, ...]
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BatchInfo:
+    """A batch: what it read and made, and what took the time."""
+
+    batch: Annotated[int, _text("its number")]
+    stream: Annotated[str | None, _text("the stream that it read; null: it read no rows")]
+    finished: Annotated[int, _text("when it ended: microseconds since 1970 (UTC)")]
+    seconds: Annotated[float, _text("how long it took")]
+    spent: Annotated[Mapping[str, float], _text("seconds by phase")]
+    rows: int
+    late: Annotated[int, _text("rows that some query missed")]
+    results: Annotated[int, _text("result rows")]
+
+
+@dataclass(frozen=True)
+class BatchList:
+    """The newest batches, the newest last."""
+
+    batches: tuple[BatchInfo, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointPartInfo:
+    """A directory of the checkpoint."""
+
+    name: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """The checkpoint: where it is, the last batch in it, and how large its parts are."""
+
+    path: str
+    format: Annotated[int, _text("the version of its format")]
+    batch: Annotated[int, _text("the last batch that was committed; -1: none")]
+    bytes: Annotated[int | None, _text("the size of all parts; null if it is on another machine")]
+    parts: Annotated[tuple[CheckpointPartInfo, ...], _text("the largest first")]
+
+
 # --- queries ---------------------------------------------------------------------------------
 
 
@@ -157,7 +298,7 @@ class ColumnInfo:
 
     name: Annotated[str, Field(examples=["n"])]
     type: Annotated[str, Field(description="the SQL type", examples=["bigint"])]
-    role: Annotated[str, _text("window, key, value, estimate or system")]
+    role: Annotated[str, _text("window, time (of a row), key, value, estimate or system")]
     of: Annotated[str | None, _text("for an estimate: the value that it estimates")] = None
 
 
@@ -167,7 +308,7 @@ class QueryStatus:
 
     name: Annotated[str, Field(examples=["per_site"])]
     sql: Annotated[str, Field(examples=[SQL_EXAMPLE])]
-    kind: Annotated[str, _text("standing, on demand or preference")]
+    kind: Annotated[str, _text("standing, on demand, rows (without a window) or preference")]
     streams: Annotated[tuple[str, ...], _text("the streams, or the queries, that it reads")]
     window: Annotated[str | None, _text("the window as text")]
     columns: tuple[ColumnInfo, ...]
@@ -194,7 +335,9 @@ class QueryStatus:
     rejected: Annotated[int, _text("rows without a usable time")]
     sidelined: Annotated[int, _text("sidelined rows that wait to be processed")]
     shed: Annotated[int, _text("rows dropped under overload")]
-    results: Annotated[int, _text("result rows since the service started")]
+    results: Annotated[
+        int, _text("result rows; after a restart, those before it that the checkpoint still has are counted")
+    ]
     last: Annotated[
         int | None, _text("when it last emitted results: microseconds since 1970 (UTC); null: never")
     ]
@@ -253,6 +396,39 @@ class CheckedQuery:
     columns: tuple[ColumnInfo, ...]
     early: str | None
     plan: Annotated[str, _text("how it would be computed, and with which queries it would share")]
+
+
+@dataclass(frozen=True)
+class CandidateInfo:
+    """Something that can be written at a place of a query's text."""
+
+    label: Annotated[str, Field(examples=["avg"])]
+    kind: Annotated[
+        str,
+        _text(
+            "stream, table, view, query, column, alias, aggregate, function, keyword, window, unit or zone"
+        ),
+    ]
+    detail: Annotated[str, Field(description="a type or a signature", examples=["avg(x)"])]
+    info: Annotated[str, _text("what it means")]
+    insert: Annotated[str, Field(description="the text that replaces what was typed", examples=["avg()"])]
+    cursor: Annotated[int | None, _text("where the cursor goes within that text; null: to its end")] = None
+
+
+@dataclass(frozen=True)
+class CompletionAnswer:
+    """What can be written in place of a part of a text, the best first."""
+
+    start: Annotated[int, _text("the offset of the part in the text, from 0")]
+    end: Annotated[int, _text("the offset of its end")]
+    candidates: tuple[CandidateInfo, ...]
+
+
+@dataclass(frozen=True)
+class FormattedQuery:
+    """A query's text in the usual form."""
+
+    sql: str
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,20 @@ class SQLText(RequestBody):
     parameters: QueryParameters | None = None
 
 
+class DraftText(RequestBody):
+    """A query's text, which need not be right."""
+
+    sql: Annotated[str, Field(max_length=1 << 20, description="a query's text", examples=[SQL_EXAMPLE])]
+
+
+class UnfinishedText(DraftText):
+    """A query's text as far as it is written, and where the cursor is."""
+
+    cursor: Annotated[int, Field(ge=0, le=1 << 20)] | None = Field(
+        None, description="the offset of the cursor in the text, from 0; default: at its end", examples=[9]
+    )
+
+
 class SummaryText(RequestBody):
     """A CREATE SUMMARY statement."""
 

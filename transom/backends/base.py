@@ -17,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.backends.connection import FILE_FORMATS, Connection
 from transom.backends.file_problems import FileProblem
 from transom.columns.types import Columns
+from transom.errors import BackendLimitError
 from transom.sql.catalog import Scalars
 from transom.sql.query import Join
 
@@ -174,9 +176,27 @@ class InputFiles(ABC):
         """When a file was modified, in milliseconds, and its size; None if it does not exist."""
 
 
+@dataclass(frozen=True)
+class ResultKey:
+    """The columns that identify a result: its window and its group, and its query unless that is a column.
+
+    Results of a query without a window have no such columns. Their batch identifies them together.
+    """
+
+    columns: tuple[str, ...]
+    query: str | None = None
+    kind: str = "kind"  # the column that tells early results from final ones
+    batch: str = "batch"  # the column with the batch
+    condition: str = "true"  # which results have the key, in SQL
+
+
+NO_KEY = ResultKey(())
+
+
 class Sink(ABC):
     """An output for results in one format."""
 
+    format: str  # in lower case
     path: str | None  # of a directory that holds a directory per batch, if it writes files
     guarded: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
     """A moment in which the engine owns its checkpoint, so that output may appear; raises if it does not."""
@@ -189,8 +209,17 @@ class Sink(ABC):
         return self.path is not None
 
     @abstractmethod
-    def write(self, frame: Frame, batch_id: int) -> None:
-        """Write a batch's results."""
+    def write(self, frame: Frame, batch_id: int, key: ResultKey = NO_KEY) -> None:
+        """Write a batch's results. Later results replace those with the same key, where the output can do that."""
+
+
+@dataclass(frozen=True)
+class PartitionOffset:
+    """How far a partition of a stream was read, as its own system counts; None: it does not say."""
+
+    name: str
+    offset: int | None
+    latest: int | None = None  # how far it could be read
 
 
 class StreamingInput(ABC):
@@ -212,6 +241,10 @@ class StreamingInput(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Wait until the handler has been called with all that is available."""
+
+    def partitions(self) -> tuple[PartitionOffset, ...]:
+        """How far each partition was read with the last batch; none if its system does not say."""
+        return ()
 
     @property
     @abstractmethod
@@ -306,6 +339,14 @@ class Backend(ABC):
     @abstractmethod
     def input_of(self, source: Any) -> Frame | StreamingInput | None:
         """An object of the user's as rows or as a stream; None if it is neither here."""
+
+    def reads_files(self, format: str | None) -> bool:
+        """Whether a format is one of files, for `open_files`; others are for `connect`."""
+        return format is None or format.lower() in FILE_FORMATS
+
+    def connect(self, connection: Connection, streaming: bool) -> Frame | StreamingInput:
+        """A source by its format and options: a stream, or the rows that are there now."""
+        raise BackendLimitError(f"{connection.format} is read by Spark, not by the {self.name} backend")
 
     @abstractmethod
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:

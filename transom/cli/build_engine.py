@@ -9,6 +9,7 @@ from typing import Iterator
 
 from rich.console import Console
 
+from transom.backends.secrets import with_secrets
 from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError, SQLError
 from transom.plan.explain.text_parts import counted
@@ -32,14 +33,15 @@ def open_engine(settings: Settings) -> Engine:
     options = dict(settings)
     chosen = {name: options.pop(name) for name in [field.name for field in fields(Limits)] if name in options}
     options |= {"limits": Limits(**chosen)} if chosen else {}
-    master = options.pop("master", None)
+    master, config = options.pop("master", None), options.pop("spark", None)
     if options.get("backend", "spark") != "spark":
         if master is not None:
             raise SettingError(f"a Spark master is for the Spark backend, not for {options['backend']!r}")
         return Engine(**options)
     from transom.backends.spark.session import start_session  # the local backend needs no pyspark
 
-    return Engine(spark=start_session(master=master or "local[*]"), **options)
+    session = start_session(master=master or "local[*]", config=with_secrets(config))
+    return Engine(spark=session, **options)
 
 
 @contextmanager
@@ -90,9 +92,16 @@ def declare_pipeline(engine: Engine, pipeline: Pipeline, keep: bool = False) -> 
 
 def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:
     replay = settings.pop("replay", None)
-    if replay is None:
+    if settings.pop("push", False):
+        engine.feed(name, **settings)
+    elif replay is None:
         engine.stream(name, **settings)
     else:
+        for setting in ("decode", "select"):
+            if setting in settings:
+                raise SettingError(f"a replay reads a path of files as they are: leave out {setting}")
+        if "source" not in settings:
+            raise SettingError("a replay needs a path of files")
         engine.replay(name, settings.pop("source"), time=settings.pop("time"), **settings, **replay)
 
 

@@ -23,6 +23,7 @@ from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
 from transom.cli.small_input import adhoc_engine, check_before_start, planning_engine
+from transom.errors import SettingError
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
@@ -150,6 +151,9 @@ def run_pipeline(
     """
     console = Console(stderr=True)
     started = monotonic()
+    for name, settings in pipeline.streams.items():
+        if settings.get("push"):
+            raise SettingError(f"streams.{name}: rows are pushed into a server: run it with `transom serve`")
     check_before_start(pipeline)
     with built_engine(pipeline) as engine:
         lookups = PeriodicLookups(engine, form, console)

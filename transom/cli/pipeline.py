@@ -9,6 +9,7 @@ from typing import Any, Mapping
 
 import yaml
 
+from transom.backends.secrets import with_absolute_files
 from transom.cli.settings_table import (
     ENGINE,
     QUERY_SETTINGS,
@@ -86,15 +87,17 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
     for name in given:
         if name not in SECTION_NAMES:
             raise SettingError(f"{name}: there is no such section{near_miss(str(name), SECTION_NAMES)}")
-    streams = _named(given, "streams", STREAM, base)
+    streams = _sources(given, "streams", STREAM, base)
     if not streams:
         raise SettingError("streams: a pipeline needs at least one stream")
+    for name, settings in streams.items():
+        _check_pushed(settings, f"streams.{name}")
     queries = {
         name: _query(entry, f"queries.{name}", base) for name, entry in _mapping(given, "queries").items()
     }
     if not queries and not served:
         raise SettingError("queries: a pipeline needs at least one query")
-    tables = _named(given, "tables", TABLE, base)
+    tables = _sources(given, "tables", TABLE, base)
     for name in tables:
         if name.casefold() in {stream.casefold() for stream in streams}:
             raise SettingError(f"tables.{name}: a stream has this name already")
@@ -110,6 +113,21 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
         summaries=_summaries(given.get("summaries") or []),
         server=_server(given.get("server") or {}, base),
     )
+
+
+# Settings of streams that read a source.
+_OF_SOURCES = ("path", "format", "options", "select", "decode", "files_per_batch", "replay")
+
+
+def _check_pushed(settings: Settings, where: str) -> None:
+    """Check that a stream that is pushed has a schema, and no settings of sources."""
+    if not settings.get("push"):
+        return
+    for name in _OF_SOURCES:
+        if name in settings:
+            raise SettingError(f"{where}.{name}: a stream with push reads no source")
+    if "schema" not in settings:
+        raise SettingError(f"{where}: schema is missing: a stream with push needs its columns")
 
 
 def _server(given: Any, base: Path) -> Settings:
@@ -161,13 +179,20 @@ def _mapping(given: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     return entries
 
 
-def _named(
+def _sources(
     given: Mapping[str, Any], section: str, table: tuple[Setting, ...], base: Path
 ) -> dict[str, Settings]:
-    return {
-        name: _settings(table, entry, f"{section}.{name}", base)
-        for name, entry in _mapping(given, section).items()
-    }
+    sources = {}
+    for name, entry in _mapping(given, section).items():
+        where = f"{section}.{name}"
+        sources[name] = settings = _settings(table, entry, where, base)
+        if "path" not in settings and "format" not in settings and not settings.get("push"):
+            raise SettingError(f"{where}: path is missing: give a path of files, or a format such as kafka")
+        if isinstance(settings.get("decode"), dict):
+            for file in ("schema_file", "descriptor_file"):
+                if file in settings["decode"]:
+                    settings["decode"][file] = _absolute(settings["decode"][file], base)
+    return sources
 
 
 def _settings(table: tuple[Setting, ...], given: Any, where: str, base: Path) -> Settings:
@@ -175,6 +200,8 @@ def _settings(table: tuple[Setting, ...], given: Any, where: str, base: Path) ->
     for setting in table:
         if setting.kind == "path" and setting.name in settings:
             settings[setting.name] = _absolute(settings[setting.name], base)
+        elif setting.kind == "options" and setting.name in settings:
+            settings[setting.name] = with_absolute_files(settings[setting.name], base)
     return settings
 
 

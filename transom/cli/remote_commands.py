@@ -7,14 +7,16 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
 
+from transom.api.formats import ExportFormat, ResultKind
 from transom.api.parameters import with_parameters
 from transom.api.records import QueryStatus, StreamStatus
 from transom.cli.live_output import ResultPrinter
@@ -32,6 +34,7 @@ from transom.client.remote_query import RemoteQuery
 from transom.durations import SECOND, format_duration, format_instant
 from transom.errors import SettingError
 
+PUSHED_ROWS = 20_000  # in a request
 TEXT_TYPES = ("string", "char", "varchar", "date", "timestamp")  # their values are strings in JSON
 _SQL_START = re.compile(
     r"\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*(?:SELECT|WITH|CREATE|DROP)\s", re.IGNORECASE | re.DOTALL
@@ -122,6 +125,53 @@ def _lag_text(seconds: float) -> str:
         return f"{seconds:.1f} s"
     words = format_duration(int(seconds) * 1_000_000).split()
     return " ".join(words[:4])
+
+
+def export_results(server: Server, name: str, out: Path, form: ExportFormat | None, kind: ResultKind) -> None:
+    """Write the results of a query to a file, and print its path."""
+    try:
+        path = server.query(name).export(out, format=None if form is None else form.value, kind=kind.value)
+    except OSError as error:
+        raise SettingError(f"--out {out}: {error.strerror or error}") from None
+    print(path)
+
+
+def push_files(server: Server, stream: str, files: Sequence[str], wait: float) -> None:
+    """Push the rows of files or of stdin, and print how many there were and whether they are committed."""
+    for name in files:
+        total, is_committed = 0, True
+        for rows in _rows_of_file(name):
+            answer = server.push(stream, rows, wait=wait)
+            total, is_committed = total + answer.rows, answer.committed
+        state = "committed" if is_committed else "waiting to be processed"
+        print(f"{total:,} {'row' if total == 1 else 'rows'} of {name} {state}")
+
+
+def _rows_of_file(name: str) -> Iterator[pa.Table | list[Mapping[str, Any]]]:
+    """The rows of a file of JSON lines or Parquet, or of stdin, in parts."""
+    try:
+        if name.endswith(".parquet"):
+            import pyarrow.parquet as pq
+
+            for batch in pq.ParquetFile(name).iter_batches(PUSHED_ROWS):
+                yield pa.Table.from_batches([batch])
+            return
+        with nullcontext(sys.stdin) if name == "-" else open(name, encoding="utf-8") as file:
+            numbered = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+            while part := list(islice(numbered, PUSHED_ROWS)):
+                yield [_row(line, f"{name}, line {number}") for number, line in part]
+    except (OSError, UnicodeDecodeError, pa.ArrowInvalid) as error:
+        raise SettingError(f"{name}: {error}") from None
+
+
+def _row(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise SettingError(f"{where} is not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise SettingError(f"{where} is not a JSON object")
+    return row
 
 
 def register_queries(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from transom.api.conventions import DEFAULT_URL
+from transom.api.formats import ExportFormat, ResultKind
 from transom.cli.result_text import Format
 
 ServerUrl = Annotated[
@@ -244,4 +245,51 @@ def lookup(
         remote_commands.print_answer(connection, name_or_sql, range, rows, at, where or [], form, full)
 
 
-COMMANDS = (ps, register, edit, rename, describe, pause, resume, drop, tail, prod, lookup)
+def export(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="PATH", help="a file, or a directory: the file gets the query's name"),
+    ] = Path("."),
+    form: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="the file's format (default: by the ending of --out, or csv)"),
+    ] = None,
+    kind: Annotated[ResultKind, typer.Option("--kind", help="which results")] = ResultKind.FINAL,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Write all results of a query that a running server retains to a file.
+
+    transom export busy --format parquet
+    """
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.export_results(connection, name, out, form, kind)
+
+
+def push(
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="a stream that is declared with push")],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="JSON lines or Parquet; -, or no file: JSON lines from stdin"),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", metavar="SECONDS", min=0, max=30, help="how long to wait for the commit"),
+    ] = 30,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Push rows into a stream of a running server.
+
+    transom push tx rows.jsonl
+    """
+    from transom.cli import remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        remote_commands.push_files(connection, stream, files or ["-"], wait)
+
+
+COMMANDS = (ps, register, edit, rename, describe, pause, resume, drop, tail, prod, lookup, export, push)

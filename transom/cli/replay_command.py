@@ -66,7 +66,8 @@ def replay_recording(
     if form is not None and form.is_csv and len(queries) > 1:
         raise SettingError("CSV can print the results of only one query; use --format json for several")
     console, started = Console(stderr=True), monotonic()
-    engine = open_engine({} if master is None else {"master": master})
+    with console.status("Starting Spark ..."):
+        engine = open_engine({} if master is None else {"master": master})
     try:
         recording = engine.replay(name, path, **options)
         for text in statements:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
+from transom.backends.connection import Decoder
+from transom.backends.secrets import option_texts
 from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
 
@@ -23,12 +25,40 @@ class Setting:
 
 
 STREAM = (
-    Setting("path", "path", "a file, a directory of files, or a pattern with `*`", required=True),
     Setting(
-        "format", "text", "json, csv, parquet, or any other file format that Spark reads", "from the path"
+        "path",
+        "path",
+        "a file, a directory of files, or a pattern with `*`; a lake's table, if it has a path",
     ),
-    Setting("schema", "text", "the columns, as in `site int, price double, ts timestamp`", "from the files"),
-    Setting("options", "options", "options of Spark's reader, such as `header: true`"),
+    Setting(
+        "push",
+        "flag",
+        "rows are pushed over HTTP, into a server: the stream has a `schema`, and neither `path` nor `format`",
+        "false",
+    ),
+    Setting(
+        "format",
+        "text",
+        "json, csv, parquet, or any other format that Spark reads, such as kafka or delta; required without a path",
+        "from the path",
+    ),
+    Setting(
+        "schema",
+        "text",
+        "the columns, as in `site int, price double, ts timestamp`; with `decode`, those of the decoded values",
+        "from the source",
+    ),
+    Setting("options", "options", "options of Spark's reader, such as `header: true` or `subscribe: bids`"),
+    Setting(
+        "select",
+        "text",
+        "an SQL view over the rows: `SELECT ... FROM name WHERE ...`, with the name of this entry",
+    ),
+    Setting(
+        "decode",
+        "decode",
+        "how a binary column becomes columns: json, csv, avro or protobuf, or a mapping (see [decode](#decode))",
+    ),
     Setting("files_per_batch", "count", "the largest number of files in a batch", "1"),
     Setting(
         "time",
@@ -68,6 +98,19 @@ STREAM = (
     Setting("budget", "budget", "how much a batch may process"),
     Setting("share", "count", "while new rows arrive, process one sidelined row for this many new rows", "3"),
     Setting(
+        "partition",
+        "partition",
+        "an SQL expression that tells a row's partition: the watermark follows the partition that is furthest behind; "
+        "`none`: it follows the newest row",
+        "Kafka's partitions",
+    ),
+    Setting(
+        "partition_idle",
+        "span",
+        "the watermark does not wait for a partition without rows for this time; `none`: it waits for all",
+        "1 minute",
+    ),
+    Setting(
         "replay",
         "replay",
         "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; also `delays`, `burst`, "
@@ -76,7 +119,10 @@ STREAM = (
     ),
 )
 
-TABLE = tuple(setting for setting in STREAM if setting.name in ("path", "format", "schema", "options"))
+TABLE = (
+    *(setting for setting in STREAM if setting.name in ("path", "format", "schema", "options", "select")),
+    Setting("refresh", "duration", "how often a running engine reads the table again", "never"),
+)
 
 QUERY_SETTINGS = (
     Setting("sql", "text", "the query", required=True),
@@ -85,9 +131,14 @@ QUERY_SETTINGS = (
 )
 
 SINK = (
-    Setting("format", "text", "parquet, json, csv, or any other format that Spark writes", required=True),
-    Setting("path", "path", "the directory to write to, if the format needs one"),
-    Setting("options", "options", "options of Spark's writer"),
+    Setting(
+        "format",
+        "text",
+        "parquet, json, csv, or any other format that Spark writes, such as kafka",
+        required=True,
+    ),
+    Setting("path", "path", "the directory to write to, if the format has one"),
+    Setting("options", "options", "options of Spark's writer, such as `topic: results`"),
 )
 
 ENGINE = (
@@ -99,6 +150,7 @@ ENGINE = (
     ),
     Setting("backend", "text", "where batches are computed: spark, or local (this process, no JVM)", "spark"),
     Setting("master", "text", "the Spark master to run on", "local[*]"),
+    Setting("spark", "options", "Spark's configuration, such as `spark.jars.packages`"),
     Setting(
         "strategy",
         "text",
@@ -146,6 +198,7 @@ ENGINE = (
         "the longest time bound of a join of two streams; times in microseconds",
         "2678400000000",
     ),
+    Setting("row_results", "count", "the most results of a query without a window in a batch", "5000000"),
     Setting("joined_pairs", "count", "the most pairs of a join of two streams in a batch", "5000000"),
     Setting("join_rows", "count", "the most rows that a join of two streams keeps", "20000000"),
     Setting(
@@ -181,6 +234,13 @@ SERVER = (
     Setting("subscribers", "count", "the largest number of readers that follow results", "1000"),
     Setting("rows", "count", "the largest number of rows in an answer; a cursor leads to the rest", "100000"),
     Setting("body", "count", "the largest size of a request, in bytes", "4194304"),
+    Setting("push_body", "count", "the largest size of a request that pushes rows, in bytes", "33554432"),
+    Setting(
+        "pushed_rows",
+        "count",
+        "the largest number of pushed rows of a stream that wait; more are refused with 429",
+        "500000",
+    ),
     Setting("sql", "count", "the longest query, in characters", "65536"),
     Setting("previews", "count", "the largest number of previews", "16"),
     Setting("request_rate", "count", "requests a second of one client; a tail is one request", "200"),
@@ -294,10 +354,22 @@ def _retention(value: Any) -> str | int:
 def _options(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise SettingError(f"expected a mapping of options, not {value!r}")
-    return {
-        _text(name): str(each).lower() if isinstance(each, bool) else str(each)
-        for name, each in value.items()
-    }
+    for name, each in value.items():
+        if isinstance(each, (Mapping, list)) or each is None:
+            raise SettingError(f"{name}: expected text, a number, true or false, not {each!r}")
+    return option_texts({_text(name): each for name, each in value.items()})
+
+
+def _decode(value: Any) -> str | dict[str, Any]:
+    try:
+        Decoder.of(value)
+    except SettingError as error:
+        raise SettingError(str(error).removeprefix("decode: ").removeprefix("decode.")) from None
+    return value if isinstance(value, str) else dict(value)
+
+
+def _partition(value: Any) -> str | None:
+    return None if _is_none(value) else _text(value)
 
 
 def _replay(value: Any) -> dict[str, Any]:
@@ -334,8 +406,10 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "retention": _retention,
     "budget": _retention,
     "options": _options,
+    "decode": _decode,
     "sinks": _sinks,
     "replay": _replay,
+    "partition": _partition,
     "tokens": _tokens,
 }
 
@@ -351,8 +425,10 @@ KIND_TEXTS = {
     "slack": "a span, or a mapping from WATTR to span",
     "retention": "a duration, or a number of batches",
     "budget": "a duration, or a number of rows",
-    "options": "a mapping from option to value",
+    "options": "a mapping from option to value; `${env:NAME}` and `${file:PATH}` stand for [secrets](#secrets)",
+    "decode": "a format, or a mapping of [its settings](#decode)",
     "sinks": "a list of sinks",
+    "partition": "an SQL expression, or `none`",
     "replay": "a mapping from option to value; `{}` for the recorded speed",
     "tokens": "a list of [tokens](#tokens)",
 }
@@ -372,6 +448,8 @@ def read_settings(section: tuple[Setting, ...], given: Any, where: str) -> dict[
         if name not in by_name:
             raise SettingError(f"{where}.{name}: there is no such setting{near_miss(str(name), by_name)}")
     for setting in section:
+        if setting.name == "path" and given.get("push") is True and "push" in by_name:
+            continue  # a stream that is pushed has no files
         if setting.required and setting.name not in given:
             raise SettingError(f"{where}: {setting.name} is missing: {setting.help}")
     return {name: check_setting(by_name[name], value, f"{where}.{name}") for name, value in given.items()}

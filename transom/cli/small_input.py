@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from rich.console import Console
+
 from transom.backends.arrow_frame import local_path
+from transom.backends.connection import FILE_FORMATS
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.files import list_local_files
-from transom.backends.local.planning import PlanningBackend
+from transom.backends.local.plan_without_spark import PlanningBackend
 from transom.cli.backend_choice import BackendChoice
 from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.pipeline import Pipeline, Settings
@@ -32,7 +35,9 @@ def adhoc_engine(pipeline: Pipeline, choice: BackendChoice) -> Iterator[Engine]:
     engine = local_engine(pipeline) if choice is BackendChoice.AUTO else None
     if engine is None:
         backend = "local" if choice is BackendChoice.LOCAL else "spark"
-        engine = open_engine({**pipeline.engine, "backend": backend})
+        console = Console(stderr=True)
+        with console.status("Starting Spark ..." if backend == "spark" else "Starting the engine ..."):
+            engine = open_engine({**pipeline.engine, "backend": backend})
         try:
             declare_pipeline(engine, pipeline)
         except BaseException:
@@ -66,7 +71,7 @@ def _engine_without_spark(pipeline: Pipeline) -> Engine | None:
     sources = [*pipeline.streams.values(), *pipeline.tables.values()]
     if pipeline.engine.get("backend", "spark") != "spark" or not all(map(_has_known_columns, sources)):
         return None
-    settings = {name: value for name, value in pipeline.engine.items() if name != "master"}
+    settings = {name: value for name, value in pipeline.engine.items() if name not in ("master", "spark")}
     engine = open_engine({**settings, "backend": PlanningBackend()})
     try:
         declare_pipeline(engine, pipeline)
@@ -102,6 +107,10 @@ def check_before_start(pipeline: Pipeline) -> None:
 
 def _has_known_columns(source: Settings) -> bool:
     """Whether the columns of a source are known without Spark: they are given, or in plain files."""
+    if source.get("push"):
+        return True
+    if not _is_path_of_files(source):
+        return False
     is_here = "://" not in source["path"]
     return is_here and ("schema" in source or _reads_as_spark(source))
 
@@ -124,6 +133,8 @@ def local_engine(pipeline: Pipeline) -> Engine | None:
 
 def _reads_as_spark(source: Settings) -> bool:
     """Whether the local backend reads files quickly, and certainly in the same way as Spark."""
+    if not _is_path_of_files(source):
+        return False
     path = source["path"]
     if "://" in path:
         return False
@@ -138,6 +149,11 @@ def _reads_as_spark(source: Settings) -> bool:
         return LocalBackend().open_files(path, **given).unusual_file() is None
     except SettingError:
         return False  # Spark can read more, and says what is wrong if it can't
+
+
+def _is_path_of_files(source: Settings) -> bool:
+    """Whether a source is a path, and its format is one of files."""
+    return "path" in source and source.get("format", "json").lower() in FILE_FORMATS
 
 
 def _size(file: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any
 
@@ -16,6 +17,7 @@ from transom.api.errors import NotFound
 from transom.api.parameters import with_parameters
 from transom.api.records import (
     CheckedQuery,
+    PushedRows,
     QueryList,
     QueryStatus,
     ServiceStatus,
@@ -28,6 +30,7 @@ from transom.api.records import (
 )
 from transom.client.arrow_rows import table_from_rows
 from transom.client.connection_errors import ServerError
+from transom.client.encoded_rows import encoded_rows
 from transom.client.http import HttpClient, path_segment, without_none
 from transom.client.remote_query import RemoteQuery
 from transom.errors import SQLError, StateError, TransomError
@@ -105,6 +108,25 @@ class Server:
         """The status of every stream, by name."""
         listed = self._http.record(StreamList, "GET", "/api/streams").streams
         return {stream.name: stream for stream in listed}
+
+    def push(
+        self, stream: str, rows: pa.Table | Iterable[Mapping[str, Any]], *, wait: float = 30
+    ) -> PushedRows:
+        """Push rows into a stream: a table of Arrow, pandas, Polars or DuckDB, or mappings.
+
+        It returns when the batch with the rows is committed, or after `wait` seconds. While too many rows wait in the
+        server, it sends again, until the connection's timeout. Many rows are sent in several requests.
+        """
+        path = f"/api/streams/{path_segment(stream)}/rows"
+        bodies = list(encoded_rows(rows))
+        total, answer = 0, PushedRows(stream, 0, True, None, 0)
+        for number, body in enumerate(bodies, 1):
+            is_last = number == len(bodies)
+            answer = self._http.send(
+                PushedRows, path, body.content, body.media_type, wait=wait if is_last else 0
+            )
+            total += answer.rows
+        return replace(answer, rows=total)
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest late rows, each with the reason, the queries that missed it and the batch."""

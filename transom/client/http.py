@@ -68,6 +68,18 @@ class HttpClient:
             place = ".".join(map(str, first["loc"]))
             raise self._not_transom(f" ({kind.__name__} {place}: {first['msg']})") from None
 
+    def send(self, kind: type[Record], path: str, content: bytes, media_type: str, **params: Any) -> Record:
+        """The answer to a request with a body that is not JSON, as a record."""
+        response = self._request("POST", path, None, params, {"Content-Type": media_type}, content)
+        try:
+            return parse_record(kind, response.json())
+        except ValueError:
+            raise self._not_transom() from None
+
+    def content(self, path: str, **params: Any) -> bytes:
+        """The body of an answer as it is."""
+        return self._request("GET", path, None, params).content
+
     def text(self, path: str, **params: Any) -> str:
         return self._request("GET", path, None, params).text
 
@@ -111,6 +123,7 @@ class HttpClient:
         body: Mapping[str, Any] | None,
         params: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
     ) -> httpx.Response:
         sent = without_none(**params)
         wait = float(sent.get("wait", 0))
@@ -122,6 +135,7 @@ class HttpClient:
                 params=sent,
                 headers=headers,
                 json=None if body is None else json_ready(body),
+                content=content,
                 timeout=httpx.Timeout(self.timeout, read=self.timeout + wait),
             )
             if response.is_success:

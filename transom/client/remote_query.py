@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -12,11 +14,13 @@ import pyarrow as pa
 
 from transom.api.conventions import END_CURSOR
 from transom.api.errors import NotFound
+from transom.api.formats import ExportFormat, ResultKind
 from transom.api.parameters import with_parameters
 from transom.api.records import AccuracyInfo, CoverageInfo, EditedQuery, QueryDetail, QueryStatus
 from transom.api.result_chunk import ResultChunk
 from transom.client.connection_errors import Refused, ServerError
 from transom.client.http import HttpClient, path_segment, without_none
+from transom.errors import SettingError, near_miss
 
 LONG_POLL_SECONDS = 25.0  # how long the server may hold a request while there is nothing new
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # seconds between attempts to reconnect; each pause doubles
@@ -56,6 +60,32 @@ class RemoteQuery:
             chunks.append(self._chunk(chunks[-1].cursor))
         self.cursor = chunks[-1].cursor
         return pa.concat_tables([chunk.table for chunk in chunks])
+
+    def export(
+        self, path: str | Path = ".", *, format: str | None = None, kind: str = "final", escape: bool = True
+    ) -> Path:
+        """Write all results that the server retains to a file, and return its path.
+
+        In a directory the file is named after the query. `format` is csv, json, parquet or arrow (default: by the
+        file's ending, or csv), and `kind` final, early or all. `escape` makes CSV safe to open in a spreadsheet.
+        """
+        target = Path(path)
+        form = format or (
+            target.suffix[1:] if target.suffix and not target.is_dir() else ExportFormat.CSV.value
+        )
+        if form not in list(ExportFormat):
+            hint = near_miss(form, list(ExportFormat))
+            raise SettingError(f"unknown format {form!r}: {' or '.join(ExportFormat)}{hint}")
+        if kind not in list(ResultKind):
+            raise SettingError(f"unknown kind {kind!r}: {' or '.join(ResultKind)}")
+        body = self._http.content(
+            f"{self._path}/export", format=form, kind=kind, escape=None if escape else "false"
+        )
+        if target.is_dir():
+            safe = re.sub(r"[^\w.-]+", "_", self.name).strip("._") or "query"
+            target /= f"{safe}{'' if kind == ResultKind.FINAL else f'-{kind}'}.{form}"
+        target.write_bytes(body)
+        return target
 
     def tail(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow.types as kinds
 
 from transom.api.records import ColumnInfo
 from transom.dashboard.display_text import format_cell
+from transom.server.chart_hints import ChartHints, ValueHint
 
 GroupKey = tuple[str, ...]  # the text of each group column
 ALL_ROWS: GroupKey = ()
@@ -77,6 +78,15 @@ class ChartData:
     groups: Mapping[str, Sequence[WindowPoint]]  # by label; windows in order
     is_time: bool = True
     value: str = ""
+    hint: ValueHint = field(default_factory=ValueHint)
+    slides: Mapping[str, int | None] = field(default_factory=dict)  # by label; None: windows are irregular
+    is_relative: bool = False  # draw each group in percent of its greatest value
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last end of a window."""
+        ends = [point.end for points in self.groups.values() for point in points]
+        return (min(ends), max(ends)) if ends else None
 
     @property
     def early(self) -> int:
@@ -91,11 +101,31 @@ class ChartData:
 
 @dataclass(frozen=True)
 class ChartSelection:
-    """What the user selected to see: a value column, groups (none: the top groups), and how many windows."""
+    """What the user selected to see: a value column, groups (none: the top groups), and which windows.
+
+    `windows` is how many of the newest. `span` is how far they reach back from the newest, in the unit of the
+    stream's time; `since` and `until` are times between which they end. What is None does not limit them.
+    """
 
     value: int | None = None
     groups: tuple[GroupKey, ...] = field(default=())
-    windows: int = 60
+    windows: int | None = 60
+    span: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def ends(self, ends: Iterable[int]) -> tuple[int, int] | None:
+        """The first and the last of some ends of windows that are selected."""
+        chosen = sorted(
+            end
+            for end in set(ends)
+            if (self.since is None or end >= self.since) and (self.until is None or end <= self.until)
+        )
+        if chosen and self.span is not None:
+            chosen = [end for end in chosen if end >= chosen[-1] - self.span]
+        if self.windows is not None:
+            chosen = chosen[-self.windows :]
+        return (chosen[0], chosen[-1]) if chosen else None
 
 
 def result_columns(columns: Sequence[ColumnInfo]) -> ResultColumns:
@@ -112,7 +142,7 @@ def result_columns(columns: Sequence[ColumnInfo]) -> ResultColumns:
             estimates[value][columns[at].name.rsplit("_", 1)[-1]] = at
     return ResultColumns(
         tuple(roles.get("window", [])),
-        tuple(roles.get("key", [])),
+        (*roles.get("time", []), *roles.get("key", [])),
         tuple(values),
         estimates,
         {columns[at].name.removeprefix("transom_"): at for at in roles.get("system", [])},
@@ -198,7 +228,10 @@ def top_groups(
 
 
 def chart_data(
-    table: pa.Table, columns: Sequence[ColumnInfo], selection: ChartSelection
+    table: pa.Table,
+    columns: Sequence[ColumnInfo],
+    selection: ChartSelection,
+    hints: ChartHints | None = None,
 ) -> tuple[ChartData, list[GroupKey]]:
     """The selected part of the results as chart data, and the list of all groups."""
     roles = result_columns(columns)
@@ -207,11 +240,38 @@ def chart_data(
     value = selection.value if selection.value in roles.numeric else roles.numeric[0]
     points = collect_points(table, roles, value)
     keys = [key for key in selection.groups if key in points] or top_groups(points)
-    ends = sorted({end for key in keys for end in points[key]})[-selection.windows :]
-    first_end = ends[0] if ends else 0
+    chosen = selection.ends(end for key in keys for end in points[key])
     groups = {
-        group_label(key): [points[key][end] for end in sorted(points[key]) if end >= first_end]
+        group_label(key): [points[key][end] for end in sorted(points[key]) if chosen[0] <= end <= chosen[1]]
         for key in keys
+        if chosen is not None
     }
     is_time = bool(roles.window) and kinds.is_timestamp(table.schema.types[roles.window[0]])
-    return ChartData(groups, is_time, roles.names[value]), sorted(points)
+    known = hints or ChartHints()
+    data = ChartData(
+        groups,
+        is_time,
+        roles.names[value],
+        known.values.get(roles.names[value], ValueHint()),
+        dict.fromkeys(groups, known.slide),
+    )
+    return data, sorted(points)
+
+
+def combined_chart(parts: Mapping[str, ChartData], is_relative: bool = False) -> ChartData:
+    """The charts of several queries as one; labels have the query's name in front."""
+    groups: dict[str, Sequence[WindowPoint]] = {}
+    slides: dict[str, int | None] = {}
+    for name, part in parts.items():
+        for label, points in part.groups.items():
+            shown = name if label == group_label(ALL_ROWS) else f"{name}: {label}"
+            groups[shown], slides[shown] = points, part.slides.get(label)
+    units = {part.hint.unit for part in parts.values()}
+    names = dict.fromkeys(part.value for part in parts.values() if part.value)
+    hint = ValueHint(
+        "",
+        units.pop() if len(units) == 1 else "",
+        bool(parts) and all(part.hint.is_count for part in parts.values()),
+    )
+    is_time = all(part.is_time for part in parts.values())
+    return ChartData(groups, is_time, ", ".join(names), hint, slides, is_relative)

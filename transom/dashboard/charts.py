@@ -6,7 +6,9 @@ JavaScript; the functions of the `transom` object are in dashboard.js.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transom.dashboard.chart_points import ChartData, WindowPoint, WindowValue
@@ -15,11 +17,12 @@ from transom.dashboard.display_text import (
     esc,
     format_clock,
     format_estimate,
-    format_event_time,
     format_number,
     format_percent,
     format_seconds,
+    window_label,
 )
+from transom.dashboard.display_zone import UTC_NAME, display_zone, zone_offset
 from transom.estimates.monitor import MarkAccuracy
 
 Options = dict[str, Any]
@@ -43,16 +46,21 @@ _ANIMATION = "!matchMedia('(prefers-reduced-motion: reduce)').matches"
 _LABEL = {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "hideOverlap": True}
 
 
-def results_chart(data: ChartData) -> Options:
-    """A query's windows: final values as solid points, early values as rings with their intervals."""
+def results_chart(data: ChartData, zoom: tuple[float, float] = (0.0, 100.0)) -> Options:
+    """A query's windows: final values as solid points, early values as rings with their intervals.
+
+    The line has gaps where windows are missing. `zoom` is the part of the time axis that is shown, in percent.
+    """
     has_groups, limits = len(data.groups) > 1, _interval_limits(data)
+    axis = TimeAxis.of(data)
     series = [
         group_series
         for at, (group, points) in enumerate(data.groups.items())
         for group_series in _group_series(
-            group, points, f"var(--c{at % SERIES + 1})", data.is_time, has_groups, limits
+            group, points, f"var(--c{at % SERIES + 1})", data, axis, has_groups, limits
         )
     ]
+    start, end = zoom
     return {
         ":animation": _ANIMATION,
         "animationDuration": 200,
@@ -62,8 +70,8 @@ def results_chart(data: ChartData) -> Options:
         "grid": {
             "left": 8,
             "right": 24,
-            "top": 36 if has_groups else 20,
-            "bottom": 4,
+            "top": 56 if has_groups else 32,
+            "bottom": 34,
             "containLabel": True,
         },
         "legend": {
@@ -71,18 +79,162 @@ def results_chart(data: ChartData) -> Options:
             "type": "scroll",
             "left": 8,
             "top": 0,
-            "itemWidth": 14,
+            "itemGap": 16,
+            "itemWidth": 10,
             "itemHeight": 8,
             "icon": "circle",
             "data": list(data.groups),
             "textStyle": {"color": "var(--text)", "fontSize": 12, "fontFamily": FONT},
             "inactiveColor": "var(--edge)",
+            "pageIconColor": "var(--muted)",
+            "pageIconInactiveColor": "var(--line)",
+            "pageTextStyle": {"color": "var(--muted)", "fontFamily": FONT},
         },
         "tooltip": _tooltip(),
-        "xAxis": _axis("time" if data.is_time else "value", False) | {"show": bool(data.groups)},
-        "yAxis": _axis("value", True),
-        "series": series,
+        "dataZoom": [
+            {"type": "inside", "zoomOnMouseWheel": "ctrl", "preventDefaultMouseMove": False}
+            | {"start": start, "end": end},
+            _zoom_slider(bool(data.groups)) | {"start": start, "end": end},
+        ],
+        "xAxis": _axis("time" if data.is_time else "value", False)
+        | {"show": bool(data.groups)}
+        | axis.label_options(),
+        "yAxis": _axis("value", True) | _value_axis(data),
+        "series": [*series, *_thresholds(data, axis)],
     }
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """The horizontal axis. Times are shifted to the user's zone, so that its ticks are at local hours and days."""
+
+    is_time: bool
+    zone: str
+    offset: int  # microseconds
+
+    @classmethod
+    def of(cls, data: ChartData) -> TimeAxis:
+        zone, span = display_zone(), data.span
+        offset = zone_offset(span[1], zone) if data.is_time and span else 0
+        return cls(data.is_time, zone, offset)
+
+    def x(self, end: int) -> float:
+        """The place of the end of a window."""
+        return (end + self.offset) / 1000 if self.is_time else end
+
+    def label_options(self) -> Options:
+        """Labels that are right on both sides of a change of the zone's offset."""
+        if not self.is_time or self.zone == UTC_NAME:
+            return {}
+        formatter = f"transom.timeLabel({json.dumps(self.zone)}, {self.offset // 1000})"
+        return {"axisLabel": _LABEL | {":formatter": formatter}}
+
+
+def _zoom_slider(show: bool) -> Options:
+    line = {"color": "var(--edge)"}
+    area = {"color": "var(--sunken)"}
+    return {
+        "type": "slider",
+        "show": show,
+        "height": 16,
+        "bottom": 8,
+        "left": 44,
+        "right": 44,
+        "showDetail": False,
+        "brushSelect": False,  # dragging between the handles moves the part that is shown
+        "handleSize": "140%",
+        "borderColor": "var(--line)",
+        "fillerColor": "var(--accent-soft)",
+        "backgroundColor": "transparent",
+        "dataBackground": {"lineStyle": line, "areaStyle": area},
+        "selectedDataBackground": {"lineStyle": {"color": "var(--accent)"}, "areaStyle": area},
+        "handleStyle": {"color": "var(--surface)", "borderColor": "var(--edge)"},
+        "moveHandleSize": 0,
+        "emphasis": {"handleStyle": {"color": "var(--surface)", "borderColor": "var(--accent)"}},
+    }
+
+
+def axis_title(data: ChartData) -> str:
+    """What the vertical axis shows: the column, its expression and its unit."""
+    if data.is_relative:
+        return "% of each line's highest value"
+    hint = data.hint
+    name = data.value if hint.expression in ("", data.value) else f"{data.value} = {hint.expression}"
+    name = f"{name[:69]}…" if len(name) > 70 else name
+    return f"{name}, in {hint.unit}" if hint.unit else name
+
+
+def _value_axis(data: ChartData) -> Options:
+    title = {
+        "name": axis_title(data),
+        "nameLocation": "end",
+        "nameGap": 10,
+        "nameTextStyle": {"color": "var(--muted)", "fontSize": 11, "fontFamily": FONT, "align": "left"},
+    }
+    # Merged into the chart that is there: None removes what an earlier value column has set.
+    if data.hint.is_count or (data.is_relative and _value_span(data)[0] >= 0):
+        return title | {"scale": False, "min": 0}
+    return title | {"scale": True, "min": None}
+
+
+def _thresholds(data: ChartData, axis: TimeAxis) -> list[Options]:
+    """The constants that HAVING compares the value with, as dashed lines."""
+    span = data.span
+    if span is None or data.is_relative:
+        return []
+    least, most = _value_span(data)
+    margin = 4 * (most - least) or abs(most) or 1.0
+    label = {"show": True, "position": "insideEndTop", "color": "var(--warn)", "fontSize": 11}
+    return [
+        {
+            "name": f"HAVING {data.value} {threshold.op} {format_number(threshold.value)}",
+            "type": "line",
+            "z": 1,
+            "symbol": "none",
+            "silent": True,
+            "lineStyle": {"width": 0},
+            "color": "var(--warn)",
+            "emphasis": {"disabled": True},
+            # Points make the axis reach the line; the line itself crosses the whole chart.
+            "data": [[axis.x(end), threshold.value] for end in span],
+            "markLine": {
+                "silent": True,
+                "symbol": "none",
+                "animation": False,
+                "lineStyle": {"color": "var(--warn)", "width": 1, "type": "dashed"},
+                "label": label
+                | {
+                    "fontFamily": FONT,
+                    "formatter": f"HAVING {data.value} {threshold.op} {format_number(threshold.value)}",
+                },
+                "data": [{"yAxis": threshold.value}],
+            },
+        }
+        for threshold in data.hint.thresholds
+        if least - margin <= threshold.value <= most + margin
+    ]
+
+
+def _value_span(data: ChartData) -> tuple[float, float]:
+    """The least and the greatest value."""
+    drawn = [value.best for points in data.groups.values() for point in points for value in point.values]
+    finite = [value for value in drawn if value is not None and abs(value) < float("inf")]
+    return (min(finite), max(finite)) if finite else (0.0, 0.0)
+
+
+def with_gaps(ends: Sequence[int], slide: int | None) -> list[int | None]:
+    """The places of ends of windows, with None between two where windows are missing.
+
+    >>> with_gaps([10, 20, 40, 50], 10), with_gaps([10, 40], None)
+    ([0, 1, None, 2, 3], [0, 1])
+    """
+    places: list[int | None] = []
+    for at, end in enumerate(ends):
+        # Calendar windows differ in length: months by a tenth, days by an hour.
+        if slide is not None and at and end - ends[at - 1] > 1.5 * slide:
+            places.append(None)
+        places.append(at)
+    return places
 
 
 def _interval_limits(data: ChartData) -> tuple[float, float]:
@@ -90,11 +242,7 @@ def _interval_limits(data: ChartData) -> tuple[float, float]:
 
     Without a limit, one wide interval would flatten all values into a line.
     """
-    drawn = [value.best for points in data.groups.values() for point in points for value in point.values]
-    finite = [value for value in drawn if value is not None and abs(value) < float("inf")]
-    if not finite:
-        return 0.0, 0.0
-    least, most = min(finite), max(finite)
+    least, most = _value_span(data)
     margin = (most - least) / 2 or abs(most) or 1.0
     return least - margin, most + margin
 
@@ -129,18 +277,34 @@ def _group_series(
     group: str,
     points: Sequence[WindowPoint],
     colour: str,
-    is_time: bool,
+    data: ChartData,
+    axis: TimeAxis,
     has_groups: bool,
     limits: tuple[float, float],
 ) -> list[Options]:
     """The series of a group; always five, so that ECharts updates the chart in place."""
     least, most = limits
+    scale = _relative_scale(points) if data.is_relative else 1.0
     finals = [(point, point.final) for point in points if point.final is not None]
     opens = [(point, point.early) for point in points if point.early is not None and point.final is None]
     both = [(point, point.early, point.final) for point in points if point.early and point.final]
     label = group if has_groups else ""
-    last_final = [[_x(point.end, is_time), final.value] for point, final in finals[-1:]]
-    early_points = [_chart_point(point, early, early.best, label, is_time) for point, early in opens]
+    slide = data.slides.get(group)
+    last_final = [
+        [axis.x(point.end), _scaled(final.value, scale)]
+        for point, final in finals[-1:]
+        if len(with_gaps([point.end, *(each.end for each, _ in opens[:1])], slide)) < 3
+    ]
+    early_points = [
+        _chart_point(point, early, _scaled(early.best, scale), label, axis) for point, early in opens
+    ]
+    final_points: list[Options] = []
+    for place in with_gaps([point.end for point, _ in finals], slide):
+        if place is None:  # a point without a value interrupts the line
+            final_points.append({"value": [final_points[-1]["value"][0], None]})
+            continue
+        point, final = finals[place]
+        final_points.append(_chart_point(point, final, _scaled(final.value, scale), label, axis))
     base: Options = {"emphasis": {"disabled": True}, "itemStyle": {"color": colour}, "color": colour}
     ring = {"color": "var(--surface)", "borderColor": colour, "borderWidth": 2}
     return [
@@ -153,7 +317,8 @@ def _group_series(
             "symbolSize": 6,
             "showAllSymbol": True,
             "lineStyle": {"width": 1.75, "color": colour},
-            "data": [_chart_point(point, final, final.value, label, is_time) for point, final in finals],
+            "connectNulls": False,
+            "data": final_points,
         },
         base
         | {
@@ -177,9 +342,9 @@ def _group_series(
             "encode": {"x": 0, "y": [3, 4]},
             "clip": True,
             "data": [
-                [_x(point.end, is_time), early.low, early.high, max(early.low, least), min(early.high, most)]
+                [axis.x(point.end), early.low, early.high, max(early.low, least), min(early.high, most)]
                 for point, early in opens
-                if early.low is not None and early.high is not None
+                if early.low is not None and early.high is not None and not data.is_relative
             ],
         },
         base
@@ -190,7 +355,7 @@ def _group_series(
             ":renderItem": "transom.earlyToFinal",
             "encode": {"x": 0, "y": [1, 2]},
             "data": [
-                [_x(point.end, is_time), early.best, final.value]
+                [axis.x(point.end), _scaled(early.best, scale), _scaled(final.value, scale)]
                 for point, early, final in both
                 if early.best is not None and final.value is not None
             ],
@@ -208,23 +373,31 @@ def _group_series(
                 "opacity": 0.75,
             },
             "data": [
-                [_x(point.end, is_time), early.best] for point, early, _ in both if early.best is not None
+                [axis.x(point.end), _scaled(early.best, scale)]
+                for point, early, _ in both
+                if early.best is not None
             ],
         },
     ]
 
 
-def _x(end: int, is_time: bool) -> float:
-    return end / 1000 if is_time else end
+def _relative_scale(points: Sequence[WindowPoint]) -> float:
+    """The factor that makes a line's greatest value 100."""
+    values = [value.best for point in points for value in point.values]
+    most = max((abs(value) for value in values if value is not None and value == value), default=0.0)
+    return 100 / most if 0 < most < float("inf") else 1.0
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return value if value is None or scale == 1.0 else value * scale
 
 
 def _chart_point(
-    point: WindowPoint, value: WindowValue, drawn: float | None, group: str, is_time: bool
+    point: WindowPoint, value: WindowValue, drawn: float | None, group: str, axis: TimeAxis
 ) -> Options:
-    start, end = (format_event_time(time, is_time) for time in (point.start, point.end))
     return {
-        "value": [_x(point.end, is_time), drawn],
-        "head": f"{start} to {end[-8 if is_time else 0 :]}",
+        "value": [axis.x(point.end), drawn],
+        "head": esc(window_label(point.start, point.end, axis.is_time).replace(" – ", " to ")),
         "tip": _tip(point, value, group),
     }
 

@@ -61,7 +61,7 @@
     toast("Copied");
   }
 
-  const sections = { o: "/", q: "/queries", s: "/sharing", n: "/new", l: "/late" };
+  const sections = { o: "/", q: "/queries", c: "/compare", s: "/sharing", n: "/new", l: "/late", t: "/streams", b: "/batches", h: "/help" };
   let goPressedAt = 0; // when `g` was pressed: the next key names a section
   const isTyping = (target) => target.closest?.("input:not([type=range]):not([type=checkbox]),textarea,select,.cm-editor");
   document.addEventListener("keydown", (event) => {
@@ -92,6 +92,10 @@
     if (!button) return;
     const what = button.dataset.do;
     if (what === "theme") toggleTheme();
+    if (what === "menu") {
+      const isOpen = document.querySelector(".side").classList.toggle("open");
+      button.setAttribute("aria-expanded", String(isOpen));
+    }
     if (what === "keys") document.getElementById("keys").showModal();
     if (what === "copy") copy(button.dataset.text);
     if (what === "open") document.getElementById(button.dataset.what).showModal();
@@ -99,6 +103,43 @@
   });
   document.addEventListener("visibilitychange", () => window.emitEvent?.("visible", !document.hidden));
   window.addEventListener("load", () => setTimeout(applyTheme, 300));
+  window.addEventListener("load", () => setTimeout(() => document.querySelectorAll("[data-zone]").forEach(fillZones), 400));
+
+  // --- time zone ---
+
+  // The server formats times, so a choice is stored in a cookie and the view is loaded again.
+  function fillZones(select) {
+    if (select.options.length > 1) return;
+    const chosen = select.value;
+    const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const known = select.dataset.zone.split(" ");
+    const names = new Set(["UTC", ...(known.includes(own) ? [own] : []), ...known]);
+    for (const name of names) {
+      if (name === chosen) continue;
+      const text = name === own ? `${name} (this browser)` : name;
+      select.append(new Option(text, name));
+    }
+  }
+  document.addEventListener("focusin", (event) => {
+    if (event.target.matches?.("[data-zone]")) fillZones(event.target);
+  });
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches?.("[data-zone]")) return;
+    const name = encodeURIComponent(event.target.value);
+    document.cookie = `transom_zone=${name}; path=/; max-age=31536000; samesite=lax`;
+    location.reload();
+  });
+
+  // Labels of a time axis whose values are shifted by `offset` milliseconds, so that ticks are at local hours.
+  function timeLabel(zone, offset) {
+    const options = { timeZone: zone, hourCycle: "h23", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+    const format = new Intl.DateTimeFormat("en", options);
+    return (value) => {
+      const parts = Object.fromEntries(format.formatToParts(value - offset).map(({ type, value }) => [type, value]));
+      const clock = parts.second === "00" ? `${parts.hour}:${parts.minute}` : `${parts.hour}:${parts.minute}:${parts.second}`;
+      return clock === "00:00" ? `${parts.day} ${parts.month}` : clock;
+    };
+  }
 
   // --- chart shapes ---
 
@@ -134,5 +175,5 @@
   const compact = Intl.NumberFormat("en", { notation: "compact" });
   const axisLabel = (value) => (Math.abs(value) >= 1e4 ? compact.format(value) : value.toLocaleString("en"));
 
-  window.transom = { toast, interval, earlyToFinal, tooltip, axisLabel };
+  window.transom = { toast, interval, earlyToFinal, tooltip, axisLabel, timeLabel };
 })();

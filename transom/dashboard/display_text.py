@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import escape
 from typing import Any
 
 from transom.api.value_text import value_to_text
+from transom.dashboard.display_zone import zone_offset
 from transom.durations import format_instant
 
 NO_VALUE = "–"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND, _MINUTE = 1_000_000, 60_000_000  # microseconds
 _SIZES = ("B", "KB", "MB", "GB", "TB")
 _SHORT = {"day": "d", "hour": "h", "minute": "min", "second": "s", "millisecond": "ms"}
 _UNITS = re.compile(r"\b(\d[\d.,]*) (day|hour|minute|second|millisecond)s?\b")
@@ -124,23 +127,45 @@ def format_age(made: int | None, now: int) -> str:
 
 
 def format_event_time(value: int | None, is_time: bool = True) -> str:
-    """A point in a stream's event time.
+    """A point in a stream's event time, in the user's zone, to the second, or to the millisecond if it needs that.
 
     >>> format_event_time(60_000_000), format_event_time(1200, is_time=False), format_event_time(None)
     ('1970-01-01 00:01:00', '1,200', '–')
+    >>> format_event_time(60_500_000), format_event_time(60_000_001)
+    ('1970-01-01 00:01:00.5', '1970-01-01 00:01:00')
     """
     if value is None:
         return NO_VALUE
-    return format_instant(value) if is_time else f"{value:,}"
+    return format_instant(_to_milliseconds(value + zone_offset(value))) if is_time else f"{value:,}"
+
+
+def _to_milliseconds(microseconds: int) -> int:
+    """Without the microseconds: people who read a table do not need them, and downloads have them."""
+    return microseconds // 1000 * 1000
+
+
+def window_label(start: int, end: int, is_time: bool) -> str:
+    """A window from start to end; a day that both share is written once, and long windows need no milliseconds.
+
+    >>> window_label(0, 60_000_000, True), window_label(0, 1200, False)
+    ('1970-01-01 00:00:00 – 00:01:00', '0 – 1,200')
+    >>> window_label(250_000, 60_250_000, True), window_label(250_000, 500_000, True)
+    ('1970-01-01 00:00:00 – 00:01:00', '1970-01-01 00:00:00.25 – 00:00:00.5')
+    """
+    if is_time and end - start >= _MINUTE:
+        start, end = (time // _SECOND * _SECOND for time in (start, end))
+    first, last = (format_event_time(time, is_time) for time in (start, end))
+    same_day = is_time and first[:10] == last[:10]
+    return f"{first} – {last[11:] if same_day else last}"
 
 
 def format_clock(value: int | None) -> str:
-    """The time of day, to the second.
+    """The time of day, to the second, in the user's zone.
 
     >>> format_clock(43_385_250_000)
     '12:03:05'
     """
-    return NO_VALUE if value is None else format_instant(value)[11:19]
+    return NO_VALUE if value is None else format_instant(value + zone_offset(value))[11:19]
 
 
 def format_percent(part: float | None, digits: int = 1) -> str:
@@ -155,9 +180,16 @@ def format_percent(part: float | None, digits: int = 1) -> str:
 
 
 def format_cell(value: Any) -> str:
-    """A value of a result, as shown in a table."""
+    """A value of a result, as shown in a table; a time without a zone is shown as it is.
+
+    >>> format_cell(datetime(2013, 1, 1, 12, 5, 0, 250_123, tzinfo=UTC)), format_cell(datetime(2013, 1, 1, 12))
+    ('2013-01-01 12:05:00.25', '2013-01-01 12:00:00')
+    """
     if isinstance(value, datetime):
-        return value_to_text(value).replace("T", " ").removesuffix("Z")
+        if value.tzinfo is not None:
+            return format_event_time((value - _EPOCH) // timedelta(microseconds=1))
+        since = (value - _EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1)
+        return format_instant(_to_milliseconds(since))
     return format_number(value)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from nicegui import ui
 
 from transom.api.errors import NotFound
-from transom.api.records import CheckedQuery, QueryStatus, StreamStatus
+from transom.api.records import CheckedQuery, QueryStatus
 from transom.dashboard.actions import Actions
 from transom.dashboard.chart_points import ChartData, GroupKey
 from transom.dashboard.display_text import esc
@@ -20,7 +20,7 @@ from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
 from transom.dashboard.result_table import result_table
-from transom.dashboard.sql_highlight import error_span, examples, quote_identifier
+from transom.dashboard.sql_highlight import error_excerpt, error_span
 from transom.dashboard.threads import run_in_thread, run_later
 from transom.dashboard.widgets import (
     Panel,
@@ -34,10 +34,24 @@ from transom.dashboard.widgets import (
 )
 from transom.errors import SQLError, TransomError
 from transom.server.service import Service
+from transom.sql.editor.completion import KnownRelation, type_text
+from transom.sql.editor.example_queries import ExampleQuery
+from transom.sql.editor.scanned_text import quote_identifier
 
 CHECK_DELAY = 0.4  # seconds after the last key press
 PROD_TICKS = 2  # refreshes per prod of a preview
 PREVIEWED_RESULTS = 2_000
+NAMES_TICKS = 20  # refreshes between two looks at streams, tables and examples
+LISTED_QUERIES = 30  # that are listed; completion knows all
+KINDS = (("stream", "Streams"), ("table", "Static tables"), ("view", "Views"), ("query", "Queries"))
+
+
+@dataclass(frozen=True)
+class EditorNames:
+    """What a query can read, and example queries."""
+
+    relations: Sequence[KnownRelation]
+    examples: Sequence[ExampleQuery]
 
 
 @dataclass(frozen=True)
@@ -63,14 +77,16 @@ class EditorView(DashboardView):
         if edited:
             self.title = f"Edit {edited}"
         self.checked: CheckedQuery | None = None
-        self.streams: Sequence[StreamStatus] = ()
+        self.names: EditorNames | None = None
+        self._examples: Sequence[ExampleQuery] = ()
         self.preview: str | None = None
         self._preview_panel: LiveChart | LookupPanel | None = None
         self._checks = 0
         self._ticks = 0
+        self._looks = 0
 
     def build(self) -> None:
-        with box("head"):
+        with box("head editor-head"):
             Panel(f"<h1>{esc(self.title)}</h1>", classes="grow")
             with box("actions"):
                 if not self.edited:
@@ -81,7 +97,6 @@ class EditorView(DashboardView):
                         placeholder="Name (optional)",
                         aria_label="Query name",
                         data_testid="query-name",
-                        style="width:200px",
                         maxlength="200",
                     )
                 self.preview_button = button("Preview", self._preview, "", "play", data_testid="preview")
@@ -91,13 +106,30 @@ class EditorView(DashboardView):
             with box("stack"):
                 with box("card", data_testid="editor"):
                     self._build_editor()
+                    with box("bar slim"):  # after the text in the order of Tab stops, above it on the screen
+                        Panel(
+                            '<span class="small muted">Suggestions appear as you type; <kbd>Ctrl</kbd> '
+                            "<kbd>Space</kbd> asks for them.</span>",
+                            classes="wide-only",
+                        )
+                        with box("end"):
+                            self.format_button = button(
+                                "Format", self._format, "small quiet", "format", data_testid="format"
+                            )
+                            Panel(
+                                f'<a class="b small quiet" href="/help/sql" target="_blank">{icon("help")}SQL</a>'
+                            )
                     self.verdict = Panel(
                         _hint_html(), classes="verdict", data_testid="verdict", role="status"
                     )
                 self.preview_area = box("stack", data_testid="preview-area")
                 self.plan = Panel("", data_testid="checked")
             with box("stack"):
-                self.examples_panel = Panel(skeleton(4), classes="card").on_action(self._insert)
+                self.examples_panel = Panel(skeleton(4), classes="card", data_testid="names").on_action(
+                    self._insert
+                )
+                Panel(_drafts_html(), classes="card drafts", data_testid="drafts")
+        set_attributes(self.format_button, {"title": "Format (Shift Alt F)"})
         set_attributes(self.preview_button, {"title": "Preview (Ctrl Enter)", "disabled": True})
         title = f"{'Save' if self.edited else 'Register'} (Ctrl Shift Enter)"
         set_attributes(self.register_button, {"title": title, "disabled": True})
@@ -105,15 +137,29 @@ class EditorView(DashboardView):
     def _build_editor(self) -> None:
         self.code = ui.codemirror(
             self.sql,
-            language="SQL",
             theme="vscodeLight",
             indent="  ",
             line_wrapping=True,
             on_change=self._on_change,
-            keymap={"Mod-Enter": self._preview, "Mod-Shift-Enter": self._register},
+            keymap={
+                "Mod-Enter": self._preview,
+                "Mod-Shift-Enter": self._register,
+                "Shift-Alt-f": self._format,
+            },
         )
         if self.sql:
             ui.timer(0.1, self._on_change, once=True)
+
+    async def _format(self) -> None:
+        """Give the text its usual form; a text with an open quote has none."""
+        sql = self.code.value or ""
+        try:
+            formatted = await run_in_thread(self.service.format, sql)
+        except TransomError as error:
+            toast(str(error).split("\n")[0].capitalize(), "bad")
+            return
+        if (self.code.value or "") == sql and formatted:
+            self.code.value = formatted
 
     def _underline(self, span: tuple[int, int] | None) -> None:
         """Underline a part of the text, or nothing.
@@ -167,6 +213,7 @@ class EditorView(DashboardView):
         start, end = (error.start, error.end) if isinstance(error, SQLError) else (None, None)
         self._underline(error_span(sql, start, end))
         self._show_verdict("bad", error_html(sql, error))
+        ui.run_javascript(_SHOW_CARETS)
 
     def _show_verdict(self, kind: str, html: str) -> None:
         self.verdict.set(html)
@@ -256,8 +303,18 @@ class EditorView(DashboardView):
         else:
             ui.run_javascript(_insert_script(self.code.id, text))
 
-    def fetch(self) -> tuple[Sequence[StreamStatus], pa.Table | PreviewData | None]:
-        streams = self.service.streams() if not self.streams else self.streams
+    def _fetch_names(self) -> EditorNames:
+        if self._looks % NAMES_TICKS == 0 or self.names is None:
+            service = self.service
+            relations = service.names().relations
+            shown = [each for each in relations if each.kind != "query"]
+            queries = [each for each in relations if each.kind == "query"][:LISTED_QUERIES]
+            return EditorNames((*shown, *queries), service.examples())
+        return self.names
+
+    def fetch(self) -> tuple[EditorNames, pa.Table | PreviewData | None]:
+        streams = self._fetch_names()
+        self._looks += 1
         name, panel = self.preview, self._preview_panel
         if name is None:
             return streams, None
@@ -274,16 +331,11 @@ class EditorView(DashboardView):
             self.preview = None
             return streams, None
 
-    def show(self, data: tuple[Sequence[StreamStatus], pa.Table | PreviewData | None]) -> None:
-        streams, preview = data
-        if streams and not self.streams:
-            self.streams = streams
-            self._examples = examples(streams)
-            self.examples_panel.set(_examples_html(streams, [example.title for example in self._examples]))
-        elif not streams:
-            self.examples_panel.set(
-                empty_state("none", "No streams", "The pipeline declares no streams.", slim=True)
-            )
+    def show(self, data: tuple[EditorNames, pa.Table | PreviewData | None]) -> None:
+        names, preview = data
+        if names != self.names:
+            self.names, self._examples = names, names.examples
+            self.examples_panel.set(names_html(names))
         if isinstance(preview, PreviewData):
             self._show_preview(preview)
         elif preview is not None and isinstance(self._preview_panel, LookupPanel):
@@ -303,6 +355,13 @@ class EditorView(DashboardView):
         self.preview_rows.set(
             result_table(preview.table, preview.status.columns, no_results, "preview-row", brief=True)
         )
+
+
+# Scrolls to the carets, on a screen that is narrower than the line.
+_SHOW_CARETS = (
+    "setTimeout(() => document.querySelector('.verdict pre b')"
+    "?.scrollIntoView({block: 'nearest', inline: 'center'}), 50)"
+)
 
 
 def _insert_script(element: int, text: str) -> str:
@@ -329,9 +388,9 @@ def error_html(sql: str, error: TransomError) -> str:
         lines = (error.text or sql).split("\n")
         line = lines[error.line - 1] if error.line <= len(lines) else ""
         width = max(1, min((error.end or error.start + 1) - error.start, len(line) - error.column + 1))
+        shown, place, width = error_excerpt(line, error.column - 1, width)
         prefix = f"{error.line} "
-        indent = " " * (len(prefix) + error.column - 1)
-        excerpt = f"<pre>{prefix}{esc(line)}\n{indent}<b>{'^' * width}</b></pre>"
+        excerpt = f"<pre>{prefix}{esc(shown)}\n{' ' * (len(prefix) + place)}<b>{'^' * width}</b></pre>"
     return (
         f'{icon("bad")}<div class="grow" data-testid="check-error"><span>{esc(message)}</span>{excerpt}</div>'
     )
@@ -353,7 +412,7 @@ def _plan_html(checked: CheckedQuery) -> str:
     )
     system = ", ".join(column.name for column in checked.columns if column.role == "system")
     return (
-        '<div class="halves" style="grid-template-columns:minmax(0,300px) minmax(0,1fr)"><div class="card">'
+        '<div class="checked-parts"><div class="card">'
         '<div class="bar"><h2>Columns</h2></div><div class="scroll">'
         '<table class="t"><thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">'
         "Role</th>"
@@ -364,26 +423,49 @@ def _plan_html(checked: CheckedQuery) -> str:
     )
 
 
-def _examples_html(streams: Sequence[StreamStatus], titles: Sequence[str]) -> str:
-    """Example queries, and the streams with their columns; a click inserts them."""
+def names_html(names: EditorNames) -> str:
+    """Example queries, and what a query can read with its columns; a click inserts them."""
+    if not names.relations:
+        return empty_state("none", "No streams", "The pipeline declares no streams.", slim=True)
     buttons = "".join(
-        f'<button type="button" data-act="example" data-arg="{at}" data-testid="example">{esc(title)}</button>'
-        for at, title in enumerate(titles)
+        f'<button type="button" data-act="example" data-arg="{at}" data-testid="example" title="{esc(example.sql)}">'
+        f"{esc(example.title)}</button>"
+        for at, example in enumerate(names.examples)
     )
-    parts = [
-        f'<div class="pad examples"><h2 class="minor" style="margin-bottom:4px">Examples</h2>{buttons}</div>'
-    ]
-    for stream in streams:
-        columns = "".join(
-            f'<li><button type="button" data-act="insert" data-arg="{esc(quote_identifier(name))}">{esc(name)}</button>'
-            f'<span class="muted small">{esc(kind)}{" · time" if name == stream.time else ""}</span></li>'
-            for name, kind in stream.columns.items()
-        )
-        parts.append(
-            '<div class="pad columns" style="border-top:1px solid var(--line)">'
-            '<h2 class="minor" style="margin-bottom:4px">'
-            f'<button type="button" data-act="insert" data-arg="{esc(quote_identifier(stream.name))}">'
-            f"{esc(stream.name)}</button>"
-            f"</h2><ul>{columns}</ul></div>"
-        )
+    parts = [f'<div class="pad examples"><h2 class="minor">Examples</h2>{buttons}</div>']
+    for kind, title in KINDS:
+        relations = [each for each in names.relations if each.kind == kind]
+        if relations:
+            is_open = kind == "stream" and len(relations) < 3
+            listed = "".join(_relation_html(each, is_open) for each in relations)
+            parts.append(
+                f'<div class="pad columns" data-key="{kind}"><h2 class="minor">{title}</h2>{listed}</div>'
+            )
     return "".join(parts)
+
+
+def _relation_html(relation: KnownRelation, is_open: bool) -> str:
+    columns = "".join(
+        f'<li><button type="button" data-act="insert" data-arg="{esc(quote_identifier(name))}">{esc(name)}</button>'
+        f'<span class="muted small">{esc(type_text(kind))}{" · time" if name == relation.time else ""}</span></li>'
+        for name, kind in relation.columns.items()
+    )
+    name = quote_identifier(relation.name)
+    insert = (
+        f'<button type="button" data-act="insert" data-arg="{esc(name)}" aria-label="Insert {esc(relation.name)}" '
+        f'title="Insert the name">{icon("new")}</button>'
+    )
+    return (
+        f'<div class="relation" data-key="{esc(relation.name)}" data-testid="relation-{esc(relation.kind)}"><details'
+        f"{' open' if is_open else ''}><summary>{esc(relation.name)}</summary><ul>{columns}</ul></details>"
+        f"{insert}</div>"
+    )
+
+
+def _drafts_html() -> str:
+    """The list of drafts, which the browser keeps and fills in."""
+    return (
+        '<div class="pad examples" data-has="none"><h2 class="minor">Drafts</h2><div data-drafts></div>'
+        '<p class="small muted none">This browser keeps what you write here: the last 20 drafts.</p>'
+        '<button type="button" class="forget" data-do="forget-drafts">Forget all drafts</button></div>'
+    )

@@ -12,6 +12,7 @@ from nicegui import ui
 from transom.api.errors import NotFound
 from transom.api.records import ServiceStatus
 from transom.dashboard.display_text import esc, format_count, format_number, format_seconds
+from transom.dashboard.display_zone import display_zone, zone_names
 from transom.dashboard.icons import BRAND, icon
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, empty_state
@@ -24,9 +25,13 @@ log = logging.getLogger("transom")
 NAVIGATION = (  # key, name, path, shortcut
     ("overview", "Overview", "/", "o"),
     ("queries", "Queries", "/queries", "q"),
-    ("sharing", "Sharing", "/sharing", "s"),
+    ("compare", "Compare", "/compare", "c"),
     ("new", "New query", "/new", "n"),
+    ("streams", "Streams", "/streams", "t"),
     ("late", "Late and rejected", "/late", "l"),
+    ("sharing", "Sharing", "/sharing", "s"),
+    ("batches", "Batches", "/batches", "b"),
+    ("help", "Help", "/help", "h"),
 )
 SHORTCUTS = (
     *((f"g {key}", name) for _, name, _, key in NAVIGATION),
@@ -34,9 +39,20 @@ SHORTCUTS = (
     ("r", "Refresh a query"),
     ("Ctrl Enter", "Preview, in the editor"),
     ("Ctrl Shift Enter", "Register, in the editor"),
+    ("Ctrl Space", "Complete, in the editor"),
+    ("Shift Alt F", "Format, in the editor"),
     ("?", "Show this list"),
 )
 REFRESH_SECONDS = 1.0
+
+
+def stream_link(name: str) -> str:
+    """The URL of a stream's view.
+
+    >>> stream_link("bids of 2013")
+    '/stream/bids%20of%202013'
+    """
+    return f"/stream/{quote(name)}"
 
 
 def query_link(name: str) -> str:
@@ -104,12 +120,18 @@ class ViewFrame:
                     self.view.build()
         Panel("", id="toasts", aria_live="polite", role="status")
         Panel(_shortcuts_html(), "dialog", id="keys", aria_labelledby="keys-title")
+        Panel(_zone_html(display_zone()), "dialog", id="zone", aria_labelledby="zone-title")
         ui.on("visible", self._on_visibility)
         self._client.on_delete(self.view.close)
         ui.timer(REFRESH_SECONDS, self.refresh)
 
     def _build_sidebar(self) -> None:
         Panel(f"{BRAND}<span>{esc(self.name)}</span>", "a", "brand", href="/")
+        Panel(
+            f'<button type="button" class="b icon quiet" data-do="menu" data-testid="menu" aria-expanded="false" '
+            f'aria-label="Menu">{icon("queries")}</button>',
+            classes="menu",
+        )
         self._navigation = Panel(self._navigation_html(None), "nav", aria_label="Main")
         self._engine = Panel("", classes="engine", data_testid="engine")
         Panel(
@@ -117,8 +139,13 @@ class ViewFrame:
             f'aria-label="Switch theme">{icon("theme")}</button>'
             f'<button type="button" class="b icon quiet" data-do="keys" aria-label="Keyboard shortcuts" '
             f'title="Keyboard shortcuts (?)">'
-            f"{icon('keys')}</button>{self._sign_out_html()}<span class='small'>Times are UTC</span>",
+            f"{icon('keys')}</button>{self._sign_out_html()}",
             classes="tools",
+        )
+        Panel(
+            '<button type="button" class="b quiet small" data-do="open" data-what="zone" data-testid="zone-button" '
+            f'title="Choose a time zone">Times in <b>{esc(display_zone())}</b></button>',
+            classes="zone",
         )
 
     def _sign_out_html(self) -> str:
@@ -188,6 +215,18 @@ class ViewFrame:
         self.content.clear()
         with self.content:
             Panel(html, classes="card")
+
+
+def _zone_html(zone: str) -> str:
+    """The choice of the time zone; dashboard.js adds all names, stores the choice and loads the view again."""
+    return (
+        '<h2 id="zone-title">Time zone</h2><p>Times on all views are shown in this zone. Queries, results and '
+        "downloads stay as they are.</p>"
+        '<p style="margin-top:12px"><select class="field" data-testid="zone" aria-label="Time zone" '
+        f'data-zone="{esc(" ".join(zone_names()))}">'
+        f'<option value="{esc(zone)}" selected>{esc(zone)}</option></select></p>'
+        '<div class="row"><button type="button" class="b" data-do="close">Close</button></div>'
+    )
 
 
 def banner_html(text: str, kind: str = "", detail: str = "") -> str:

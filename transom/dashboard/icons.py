@@ -8,7 +8,12 @@ _PATHS = {
     "queries": '<path d="M2.5 4h11M2.5 8h11M2.5 12h7"/>',
     "sharing": '<circle cx="3.5" cy="8" r="1.5"/><circle cx="12.5" cy="3.5" r="1.5"/>'
     '<circle cx="12.5" cy="12.5" r="1.5"/><path d="M5 7.5 11 4M5 8.5l6 3.5"/>',
+    "compare": '<path d="M2.5 13.5h11M3 10.5l3-4 3 2.5 4-6"/><path d="M3 6.5l3 1 3-4 4 3.5" opacity=".55"/>',
     "new": '<path d="M8 3v10M3 8h10"/>',
+    "streams": '<path d="M2 5c2-2 4 2 6 0s4 2 6 0M2 9c2-2 4 2 6 0s4 2 6 0M2 13c2-2 4 2 6 0s4 2 6 0"/>',
+    "batches": '<path d="M3 13.5V9M6.3 13.5v-8M9.7 13.5V7M13 13.5v-11"/>',
+    "help": '<circle cx="8" cy="8" r="5.5"/><path d="M6.4 6.4a1.7 1.7 0 1 1 2.5 1.5c-.6.3-.9.7-.9 1.3M8 11.2v.01"/>',
+    "format": '<path d="M2.5 4h11M5 7.5h8.5M5 11h6M2.5 7.5h.01M2.5 11h.01"/>',
     "late": '<circle cx="8" cy="8" r="5.5"/><path d="M8 4.8V8l2.2 1.6"/>',
     "refresh": '<path d="M13 8a5 5 0 1 1-1.5-3.6M13 2.5v2.6h-2.6"/>',
     "theme": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5v11a5.5 5.5 0 0 0 0-11z" fill="currentColor"/>',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +14,18 @@ from transom.api.records import StreamStatus
 from transom.dashboard.display_text import esc, format_cell, format_number, format_percent
 from transom.dashboard.frame import DashboardView
 from transom.dashboard.icons import icon
-from transom.dashboard.widgets import Panel, empty_state, skeleton
+from transom.dashboard.table_page import (
+    RowFilter,
+    RowPage,
+    count_text,
+    matching_rows,
+    row_page,
+    sorted_places,
+)
+from transom.dashboard.widgets import Panel, box, empty_state, pager, skeleton, sort_heading, text_field
 from transom.server.service import Service
 
-SHOWN_LATE_ROWS = 50
+READ_LATE_ROWS = 1_000  # the newest; the download has all
 MOST_NAMES = 3  # of queries that missed a row; the tooltip has all
 OUTPUT_TEXTS = {
     "late": (
@@ -53,7 +61,9 @@ class LateRowsView(DashboardView):
     def __init__(self, service: Service, stream: str, what: str):
         super().__init__(service)
         self.stream, self.what = stream, what if what in OUTPUT_TEXTS else "late"
+        self.filter = RowFilter()
         self._cached: tuple[tuple[str, str, int], pa.Table] | None = None
+        self._shown: LateRowsData | None = None
 
     def build(self) -> None:
         Panel(
@@ -64,12 +74,39 @@ class LateRowsView(DashboardView):
         self.streams = Panel(f'<div class="card">{skeleton(2)}</div>', classes="section").on_action(
             self._on_action
         )
-        self.rows = Panel(skeleton(8), classes="card", data_testid="late-rows")
+        with box("card", data_testid="late-rows"):
+            with box("bar"):
+                self.heading = Panel("<h2>Rows</h2>")
+                text_field(
+                    self._on_search,
+                    "",
+                    0.2,
+                    type="search",
+                    placeholder="Search rows and reasons",
+                    aria_label="Search rows",
+                    data_search="",
+                    data_testid="search-rows",
+                    style="width:220px",
+                )
+                self.count = Panel("", "span", "small muted", role="status", data_testid="row-count")
+                self.download = Panel("", classes="end")
+            self.rows = Panel(skeleton(8)).on_action(self._on_table)
 
     async def _on_action(self, what: str, stream: str) -> None:
-        self.what, self.stream = what, stream
+        self.what, self.stream, self.filter = what, stream, replace(self.filter, sort="", page=1)
         self.rows.set(skeleton(8))
         await self.frame.refresh()
+
+    def _on_search(self, text: str) -> None:
+        self._apply(replace(self.filter, search=text, page=1))
+
+    def _on_table(self, action: str, value: str) -> None:
+        self._apply(self.filter.after(action, value))
+
+    def _apply(self, wanted: RowFilter) -> None:
+        self.filter = wanted
+        if self._shown is not None:
+            self._show_rows(self._shown)
 
     def fetch(self) -> LateRowsData:
         streams = self.service.streams()
@@ -94,7 +131,7 @@ class LateRowsView(DashboardView):
                 "rejected": self.service.rejected,
                 "files": self.service.file_problems,
             }
-            self._cached = version, outputs[self.what](stream.name, SHOWN_LATE_ROWS)
+            self._cached = version, outputs[self.what](stream.name, READ_LATE_ROWS)
         return self._cached[1]
 
     def show(self, data: LateRowsData) -> None:
@@ -103,7 +140,27 @@ class LateRowsView(DashboardView):
             self.rows.set(empty_state("good", "No streams", "The pipeline declares no streams."))
             return
         self.streams.set(_streams_html(data))
-        self.rows.set(_rows_html(data))
+        self._shown = data
+        self._show_rows(data)
+
+    def _show_rows(self, data: LateRowsData) -> None:
+        self.heading.set(f"<h2>{_output_name(data.what)} of {esc(data.stream)}</h2>")
+        if data.rows is None or not data.rows.num_rows:
+            _, no_rows, reason = OUTPUT_TEXTS[data.what]
+            self.count.set("")
+            self.download.set("")
+            self.rows.set(empty_state("good", no_rows, reason))
+            return
+        url = f"/api/streams/{quote(data.stream, safe='')}/{data.what}?format=csv"
+        self.download.set(
+            f'<a class="b small" href="{esc(url)}" download data-testid="download">{icon("down")}CSV</a>'
+        )
+        page = _page(data.rows, self.filter)
+        self.count.set(count_text(page, "problem" if data.what == "files" else "row", READ_LATE_ROWS))
+        if not page.matching:
+            self.rows.set(empty_state("lost", "No matches", "No row has all of these words.", slim=True))
+            return
+        self.rows.set(_rows_html(page.rows, self.filter.sort) + pager(page.page, page.pages))
 
 
 def _file_problems(stream: StreamStatus) -> int:
@@ -150,29 +207,31 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, list):
         more = f" and {len(value) - MOST_NAMES} more" if len(value) > MOST_NAMES else ""
         shown = ", ".join(value[:MOST_NAMES]) + more
-        return f'<td title="{esc(", ".join(value))}">{esc(shown)}</td>'
+        return f'<td class="names" title="{esc(", ".join(value))}">{esc(shown)}</td>'
     kind = "reason" if name.endswith("reason") else "time" if isinstance(value, datetime) else ""
     css = f' class="{kind}"' if kind else ""
     return f"<td{css}>{esc(format_cell(value))}</td>"
 
 
-def _rows_html(data: LateRowsData) -> str:
-    _, no_rows, reason = OUTPUT_TEXTS[data.what]
-    if data.rows is None or not data.rows.num_rows:
-        return empty_state("good", no_rows, reason)
-    table = data.rows
-    url = f"/api/streams/{quote(data.stream, safe='')}/{data.what}?format=csv"
-    heads = "".join(f'<th scope="col">{esc(name)}</th>' for name in table.column_names)
+def _page(table: pa.Table, wanted: RowFilter) -> RowPage:
+    """A page of rows, without a sort key the newest first."""
+    matching = matching_rows(table, range(table.num_columns), wanted.search)
+    order = sorted_places(matching, wanted.sort)
+    if order is None:
+        order = pa.array(reversed(range(matching.num_rows)), pa.int64())
+    return row_page(table, matching, order, wanted.page)
+
+
+def _rows_html(table: pa.Table, sort: str) -> str:
+    heads = "".join(
+        sort_heading(
+            "" if pa.types.is_nested(field.type) else str(at), field.name, "", sort, f"sort-{field.name}"
+        )
+        for at, field in enumerate(table.schema)
+    )
     columns = [column.to_pylist() for column in table.columns]
     lines = "".join(
         '<tr data-testid="late-row">' + "".join(map(_cell, table.column_names, row)) + "</tr>"
-        for row in reversed(list(zip(*columns, strict=True)))
+        for row in zip(*columns, strict=True)
     )
-    return (
-        f'<div class="bar"><h2>{_output_name(data.what)} of {esc(data.stream)}</h2><span class="muted small">newest '
-        "first</span>"
-        f'<div class="end"><a class="b small" href="{esc(url)}" download data-testid="download">'
-        f"{icon('down')}"
-        f'CSV</a></div></div><div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
+    return f'<div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'

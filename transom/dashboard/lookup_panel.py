@@ -14,6 +14,7 @@ from transom.api.records import QueryStatus
 from transom.dashboard.chart_points import is_numeric_type
 from transom.dashboard.display_text import esc, format_clock, format_number
 from transom.dashboard.result_table import result_table
+from transom.dashboard.results_panel import ResultsPanel
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel, box, skeleton, slider, slider_html, text_field, toast
 from transom.durations import format_duration
@@ -108,6 +109,8 @@ class LookupPanel:
         self.where: dict[str, str] = {}
         self.repeats = False
         self.rows = 0
+        self.is_brief = testid == "preview-row"  # the editor has less room
+        self.table = ResultsPanel(status.columns, NO_ROWS, "row", testid)
 
     def build(self) -> None:
         keys = [column for column in self.status.columns if column.role == "key"]
@@ -121,7 +124,7 @@ class LookupPanel:
                         "lab",
                     )
                     repeat.on("change", self._on_repeat, js_handler="(event) => emit(event.target.checked)")
-            with box("pad row", style="gap:24px"):
+            with box("pad row lookup-fields", style="gap:24px"):
                 with box("grow stack tight", style="max-width:520px"):
                     self.length = Panel("The last …", classes="row apart")
                     slider(
@@ -146,7 +149,13 @@ class LookupPanel:
                             data_testid=f"where-{column.name}",
                             style="width:140px",
                         ).on("keydown.enter", self.look_up)
-            self.answer = Panel(skeleton(2), data_testid="answer")
+            if self.is_brief:
+                self.answer = Panel(skeleton(2), data_testid="answer")
+            else:
+                if self.table.is_searchable:
+                    with box("bar"):
+                        self.table.build_controls()
+                self.table.build_table(data_testid="answer")
 
     def _on_repeat(self, event: Any) -> None:
         self.repeats = bool(event.args)
@@ -195,8 +204,10 @@ class LookupPanel:
         """Show an answer; returns a note about it."""
         self._show_length()
         self.rows = answer.num_rows
-        brief = self.testid == "preview-row"  # the editor has less room
-        self.answer.set(result_table(answer, self.status.columns, NO_ROWS, self.testid, brief))
+        if self.is_brief:
+            self.answer.set(result_table(answer, self.status.columns, NO_ROWS, self.testid, brief=True))
+        else:
+            self.table.show(answer)
         if not answer.num_rows:
             return NO_ROWS
         made = answer["made"][-1].as_py() if "made" in answer.column_names else None

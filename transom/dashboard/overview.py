@@ -17,8 +17,8 @@ from transom.dashboard.display_text import (
     format_percent,
     format_seconds,
 )
-from transom.dashboard.frame import DashboardView
-from transom.dashboard.query_table import query_table, query_table_row
+from transom.dashboard.frame import DashboardView, stream_link
+from transom.dashboard.query_table import has_one_input, query_table, query_table_row
 from transom.dashboard.sparklines import sparkline
 from transom.dashboard.widgets import Panel, box, empty_state, skeleton, tile, tiles
 from transom.plan.explain.text_parts import counted
@@ -109,7 +109,7 @@ def _batch_time_html(status: ServiceStatus) -> str:
     )
     return (
         '<div class="stack tight" style="margin-top:12px"><div class="row apart small muted">'
-        f"<span>Time of the last batch: {format_seconds(status.batch_seconds)}</span>"
+        f'<span><a href="/batches">Time of the last batch</a>: {format_seconds(status.batch_seconds)}</span>'
         f'<span class="legend">{legend}</span></div><div class="spent" aria-hidden="true">{bar}</div></div>'
     )
 
@@ -145,7 +145,8 @@ def _stream_row(stream: StreamStatus) -> str:
         notes += f", {stream.sidelined:,} rows sidelined, {stream.shed:,} shed"
     name, watermark = esc(stream.name), format_event_time(stream.watermark, stream.is_time)
     return (
-        f'<tr data-key="{name}" data-testid="stream-row" data-stream="{name}"><td class="name">{name}'
+        f'<tr data-key="{name}" data-testid="stream-row" data-stream="{name}"><td class="name">'
+        f'<a href="{esc(stream_link(stream.name))}">{name}</a>'
         f'<div class="small muted" style="font-weight:400;white-space:nowrap">{esc(notes)}</div></td>'
         f"<td>{sparkline(stream.rates, 140, 28, f'rate of {stream.name}')}</td>"
         f'<td class="num">{format_count(stream.rate)}</td><td class="num">{format_number(stream.rows)}</td>'
@@ -177,4 +178,5 @@ def _queries_html(data: OverviewData) -> str:
         text = "A query is SQL with a window. While it is registered, it returns a result for every window."
         return empty_state("queries", "No queries yet", text, FIRST_QUERY_LINK)
     now = time.time_ns() // 1000
-    return query_table([query_table_row(query, data.trends.get(query.name), now) for query in data.queries])
+    rows = [query_table_row(query, data.trends.get(query.name), now) for query in data.queries]
+    return query_table(rows, one_input=has_one_input(data.queries))

@@ -17,11 +17,12 @@ from transom.dashboard.query_table import (
     QUERY_KINDS,
     ListFilter,
     filter_queries,
+    has_one_input,
     paginate,
     query_table,
     query_table_row,
 )
-from transom.dashboard.widgets import Panel, box, empty_state, segments, skeleton, text_field
+from transom.dashboard.widgets import Panel, box, empty_state, pager, segments, skeleton, text_field
 from transom.plan.explain.text_parts import counted
 from transom.server.service import Service
 from transom.server.trends import Trend
@@ -115,23 +116,6 @@ class QueryListView(DashboardView):
         else:
             now = time.time_ns() // 1000
             rows = [query_table_row(query, data.trends[query.name], now) for query in data.shown]
-            self.table.set(query_table(rows, self.filter.sort) + _pager(data.page, data.pages))
-
-
-def _pager(page: int, pages: int) -> str:
-    if pages == 1:
-        return ""
-
-    def page_button(to: int, text: str) -> str:
-        disabled = " disabled" if not 1 <= to <= pages else ""
-        return (
-            f'<button type="button" class="b small" data-act="page" data-arg="{to}" '
-            f'data-testid="page-{text.casefold()}"{disabled}>{text}</button>'
-        )
-
-    return (
-        '<div class="row apart pad" style="padding:8px 16px;border-top:1px solid var(--line)">'
-        f'<span class="small muted">Page {page} of {pages}</span>'
-        f'<span class="row tight">{page_button(page - 1, "Previous")}{page_button(page + 1, "Next")}</span>'
-        "</div>"
-    )
+            self.table.set(
+                query_table(rows, self.filter.sort, has_one_input(data.shown)) + pager(data.page, data.pages)
+            )

@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from transom.api.records import QueryStatus
-from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, short_window
+from transom.dashboard.chart_points import group_label
+from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_cell, format_number, short_window
 from transom.dashboard.frame import query_link
 from transom.dashboard.sparklines import sparkline
-from transom.dashboard.widgets import tag
+from transom.dashboard.widgets import sort_heading, tag
+from transom.plan.explain.text_parts import counted
 from transom.server.trends import Trend
 
 PAGE_SIZE = 25
@@ -20,6 +22,7 @@ QUERY_KINDS = (
     ("", "All"),
     ("standing", "Standing"),
     ("on demand", "On demand"),
+    ("rows", "Without a window"),
     ("preference", "With preference"),
     ("suspended", "Suspended"),
     ("paused", "Paused"),
@@ -105,47 +108,75 @@ def paginate(queries: Sequence[QueryStatus], page: int) -> tuple[Sequence[QueryS
     return queries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], page, pages
 
 
-def query_table(rows: Sequence[str], sort: str | None = None) -> str:
-    """A table of queries; with a sort key, even an empty one, its headings are buttons."""
-    heads = "".join(_heading(key, name, css, sort) for key, name, css in COLUMNS)
+def query_table(rows: Sequence[str], sort: str | None = None, one_input: bool = False) -> str:
+    """A table of queries; with a sort key, even an empty one, its headings are buttons.
+
+    If all queries have one input, the column of inputs is left out on screens that are not wide.
+    """
+    heads = "".join(sort_heading(key, name, css, sort, f"sort-{key}") for key, name, css in COLUMNS)
+    classes = "t queries one-input" if one_input else "t queries"
     return (
-        f'<div class="scroll"><table class="t"><thead><tr>{heads}</tr></thead>'
+        f'<div class="scroll"><table class="{classes}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _heading(key: str, name: str, css: str, sort: str | None) -> str:
-    if sort is None or not key:
-        return f'<th scope="col" class="{css}">{name}</th>'
-    is_sorted = sort.removeprefix("-") == key
-    descending = sort.startswith("-")
-    aria_sort = f' aria-sort="{"descending" if descending else "ascending"}"' if is_sorted else ""
-    arrow = f'<span aria-hidden="true">{"↓" if descending else "↑"}</span>' if is_sorted else ""
-    next_sort = f"-{key}" if is_sorted and not descending else key
-    return (
-        f'<th scope="col" class="{css}"{aria_sort}><button type="button" data-act="sort" data-arg="{next_sort}" '
-        f'data-testid="sort-{key}">{name}{arrow}</button></th>'
     )
 
 
 def query_table_row(query: QueryStatus, trend: Trend | None, now: int) -> str:
     """A query's row in the table."""
     state, style, tooltip = query_state(query)
-    value = format_number(trend.values[-1]) if trend and trend.values else NO_VALUE
-    value_name = f'<span class="muted small">{esc(trend.name)}</span> ' if trend and trend.values else ""
     name = esc(query.name)
     title = esc(f"{query.name}: {query.description}") if query.description else name
     return (
         f'<tr data-key="{name}" data-testid="query-row" data-name="{name}">'
         f'<td class="name clip" style="width:34%"><a href="{esc(query_link(query.name))}" title="{title}">'
         f"{name}</a>{tag_links(query)}</td>"
-        f"<td>{esc(query.kind)}</td>"
+        f'<td style="white-space:nowrap">{esc(query.kind)}</td>'
         f'<td title="{esc(query.window or "")}" style="white-space:nowrap">{esc(short_window(query.window))}</td>'
         f"<td>{esc(', '.join(query.streams))}</td>"
-        f'<td class="num">{value_name}{value}</td><td>{sparkline(trend.values if trend else ())}</td>'
+        f'<td class="num value" data-testid="latest-value">{latest_value_html(trend)}</td>'
+        f'<td class="trend" data-testid="trend">{trend_html(trend)}</td>'
         f'<td class="num">{format_number(query.results)}</td><td class="num muted">{format_age(query.last, now)}</td>'
         f"<td>{tag(state, style, tooltip) if state else ''}</td></tr>"
     )
+
+
+def latest_value_html(trend: Trend | None) -> str:
+    """The newest value with its column; of a query with groups, that of one group, and how many groups there are."""
+    if trend is None or not trend.values:
+        return NO_VALUE
+    value = f'<span class="muted small">{esc(trend.name)}</span> {format_number(trend.values[-1])}'
+    if not trend.group:
+        return value
+    which = "highest" if trend.is_highest else "newest"
+    note = f"{which} of {counted(trend.groups, 'group')}" if trend.groups > 1 else "the only group"
+    label = esc(group_name(trend))
+    return (
+        f'<div>{value}</div><div class="small group"><b title="{label}">{label}</b> '
+        f'<span class="muted">{esc(note)}</span></div>'
+    )
+
+
+def trend_html(trend: Trend | None) -> str:
+    """The newest values as a small chart, and in words what they are values of."""
+    if trend is None or not trend.values:
+        return sparkline(())
+    windows = counted(len(trend.values), "window")
+    label = f"{trend.name}{f' of {group_name(trend)}' if trend.group else ''}, last {windows}"
+    caption = f"{group_name(trend)}, last {len(trend.values)}" if trend.group else f"last {windows}"
+    return (
+        f'<div title="{esc(label)}">{sparkline(trend.values, label=label)}'
+        f'<div class="small muted">{esc(caption)}</div></div>'
+    )
+
+
+def group_name(trend: Trend) -> str:
+    """The group that a trend is of, as charts and tables write it."""
+    return group_label(tuple(format_cell(value) for value in trend.group))
+
+
+def has_one_input(queries: Sequence[QueryStatus]) -> bool:
+    """Whether all queries read the same stream or streams."""
+    return len({query.streams for query in queries}) <= 1
 
 
 def tag_links(query: QueryStatus) -> str:

@@ -16,13 +16,15 @@ from transom.api.records import DecisionInfo, QueryStatus
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.actions import Actions
 from transom.dashboard.chart_points import ChartData, GroupKey
+from transom.dashboard.compare_view import compare_link
 from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, format_percent
 from transom.dashboard.frame import DashboardView, not_found_html, query_link
 from transom.dashboard.icons import icon
 from transom.dashboard.live_chart import LiveChart
 from transom.dashboard.lookup_panel import LookupPanel
 from transom.dashboard.query_table import query_state, tag_links
-from transom.dashboard.result_table import refresh_note, result_table
+from transom.dashboard.result_table import refresh_note
+from transom.dashboard.results_panel import ResultsPanel
 from transom.dashboard.sharing_view import sharing_queries
 from transom.dashboard.sql_highlight import break_lines, highlight
 from transom.dashboard.threads import run_in_thread
@@ -46,6 +48,11 @@ from transom.server.service import Service
 CHARTED_RESULTS = 5_000  # newest results that are read
 TABS = (("results", "Results"), ("explain", "Explain"))
 READ_ONLY = "Your token has the role read: you see results when windows close."
+NO_RESULTS = (
+    "A window returns its result when the watermark passes its end. "
+    "Refresh returns the current values of open windows."
+)
+NO_MATCHES = "Each row that satisfies the query is a result, as soon as it arrives."
 PLAN_SECONDS = 10.0  # between two readings of the plan
 
 
@@ -75,10 +82,16 @@ class QueryView(DashboardView):
         self.status, self.name, self.title = status, status.name, status.name
         self.tab = tab if tab in dict(TABS) else "results"
         self.is_lookup, self.has_preference = status.kind == "on demand", status.kind == "preference"
-        self.chart = LiveChart(status.columns, height="tall" if status.emits_early else "")
+        self.is_of_rows = status.kind == "rows"
+        height = "tall" if status.emits_early else ""
+        self.chart = LiveChart(status.columns, height=height)
+        no_results = NO_MATCHES if self.is_of_rows else NO_RESULTS
+        self.table = ResultsPanel(status.columns, no_results, most=CHARTED_RESULTS)
         self.monitor = AccuracyMonitor(actions, status.name) if status.emits_early else None
         self.lookup = LookupPanel(service, status) if self.is_lookup else None
-        self._shown_version: tuple[int, int | None] | None = None  # number and time of the results on screen
+        self._shown_version: tuple[int, int | None, str] | None = (
+            None  # number and time of results, and the text
+        )
         self._plan_read_at = 0.0
         self._shares_with: list[str] | None = None
         self._looked_up = False
@@ -102,6 +115,11 @@ class QueryView(DashboardView):
                     "Resume", self._resume, "", "play", data_testid="resume", data_needs="register"
                 )
                 self.pause = button("Pause", self._pause, data_testid="pause", data_needs="register")
+                if not self.is_lookup and not self.has_preference:
+                    Panel(
+                        f'<a class="b" data-testid="compare" href="{compare_link([self.name])}">Compare</a>',
+                        classes="row",
+                    )
                 Panel(
                     f'<a class="b" data-testid="edit" href="{editor_link(self.name)}">Edit</a>'
                     f'<a class="b" data-testid="duplicate" href="{editor_link(self.name, copies=True)}">Duplicate</a>'
@@ -153,16 +171,14 @@ class QueryView(DashboardView):
                     self.chart.build()
                 with box("stack"):
                     self.monitor.build()
-        else:
+        elif not self.is_of_rows:
             self.chart.build()
         with box("card", "section", aria_label="Latest results"):
-            Panel(
-                '<h2>Latest results</h2><div class="end"><a class="b small" data-testid="download" download '
-                f'href="/api/queries/{quote(self.name, safe="")}'
-                f'/results?format=csv">{icon("down")}CSV</a></div>',
-                classes="bar",
-            )
-            self.table = Panel(skeleton(6), data_testid="results")
+            with box("bar"):
+                Panel("<h2>Latest results</h2>")
+                self.table.build_controls()
+                Panel(_export_links(self.name), classes="end row")
+            self.table.build_table(data_testid="results")
 
     def _build_drop_dialog(self) -> None:
         with box("", "dialog", id="drop", aria_labelledby="drop-title"):
@@ -279,14 +295,15 @@ class QueryView(DashboardView):
         service, name = self.service, self.name
         status = service.query(name)
         table = chart = accuracy = coverage = plan = decisions = lookup = None
-        version = (status.results, status.last)
+        version = (status.results, status.last, status.sql)
         if version != self._shown_version or (self.lookup and self.lookup.repeats):
             if self.lookup is not None:
                 lookup = self.lookup.fetch() if self.lookup.repeats or not self._looked_up else None
                 self._looked_up = True
             else:
-                table = service.recent(name, CHARTED_RESULTS)
-                chart = None if self.has_preference else self.chart.prepare(table)
+                table, self.chart.hints = service.recent(name, CHARTED_RESULTS), service.chart_hints(name)
+                has_chart = not self.has_preference and not self.is_of_rows
+                chart = self.chart.prepare(table) if has_chart else None
                 accuracy = service.accuracy(name) if self.monitor else None
                 coverage = service.coverage(name) if self.has_preference else None
             self._shown_version = version
@@ -313,11 +330,7 @@ class QueryView(DashboardView):
         if data.table is not None:
             if data.chart is not None:
                 self.chart.show(*data.chart, data.table)
-            no_results = (
-                "A window returns its result when the watermark passes its end. "
-                "Refresh returns the current values of open windows."
-            )
-            self.table.set(result_table(data.table, status.columns, no_results))
+            self.table.show(data.table)
         if self.monitor is not None:
             self.monitor.show(data.accuracy, status)
         if data.coverage is not None:
@@ -352,6 +365,8 @@ def refresh_refusal(status: QueryStatus, may_prod: bool = True) -> str:
         return "Joins with the next batch."
     if status.kind == "preference":
         return "A query with a preference emits results by itself."
+    if status.kind == "rows":
+        return "A query without a window returns each row as soon as it arrives."
     if status.kind == "standing" and not may_prod:
         return READ_ONLY
     return ""
@@ -381,13 +396,24 @@ def _sql_html(sql: str) -> str:
     )
 
 
+def _export_links(name: str) -> str:
+    """Links to files with the final results, in each format."""
+    path = f"/api/queries/{quote(name, safe='')}/export"
+    return "".join(
+        f'<a class="b small" data-testid="download{"" if form == "csv" else f"-{form}"}" download '
+        f'title="Final results as {label}" href="{path}?format={form}">{icon("down")}{label}</a>'
+        for form, label in (("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"), ("arrow", "Arrow"))
+    )
+
+
 def editor_link(name: str, copies: bool = False) -> str:
     """The URL of the editor with a query's text: to edit the query, or to register another one like it."""
     return f"/new?{'like' if copies else 'edit'}={quote(name, safe='')}"
 
 
 def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
-    facts = [("Window", status.window or NO_VALUE), ("Input", ", ".join(status.streams))]
+    no_window = "none: each row that satisfies it is a result" if status.kind == "rows" else NO_VALUE
+    facts = [("Window", status.window or no_window), ("Input", ", ".join(status.streams))]
     if status.kind == "standing":
         facts.append(("Early results", status.early or "on refresh"))
     joined = "with the next batch" if status.since is None else f"batch {format_number(status.since)}"
@@ -399,8 +425,9 @@ def _facts_html(status: QueryStatus, shares_with: list[str] | None) -> str:
         facts.append(
             ("Results", f"{format_number(status.results)}, last {age}" if status.last else "none yet")
         )
-    if status.kind != "preference":
+    if status.kind not in ("preference", "rows"):
         facts.append(("Late rows", late_text(status)))
+    if status.kind != "preference":
         facts.append(("Shares with", _sharing_text(shares_with)))
     rows = "".join(f'<dt>{name}</dt><dd title="{esc(text)}">{esc(text)}</dd>' for name, text in facts)
     return f'<dl class="facts" data-testid="facts">{rows}</dl>'

@@ -16,13 +16,13 @@ from transom.dashboard.display_text import (
     format_cell,
     format_clock,
     format_estimate,
-    format_event_time,
     format_number,
     format_percent,
     format_seconds,
+    window_label,
 )
 from transom.dashboard.sparklines import interval_bar
-from transom.dashboard.widgets import empty_state, tag
+from transom.dashboard.widgets import empty_state, sort_heading, tag
 from transom.plan.explain.text_parts import counted
 
 SHOWN_RESULTS = 40
@@ -55,34 +55,49 @@ def result_table(
     if brief:
         roles = replace(roles, system={name: at for name, at in roles.system.items() if name not in _ORIGIN})
     newest = table.slice(max(0, table.num_rows - SHOWN_RESULTS))
+    if "kind" in roles.system or not roles.window:  # the rows of a lookup keep their order
+        newest = newest.take(pa.array(range(newest.num_rows - 1, -1, -1), pa.int64()))
+    return rows_html(newest, roles, testid)
+
+
+def rows_html(table: pa.Table, roles: ResultColumns, testid: str, sort: str | None = None) -> str:
+    """All rows of a table in their order; with a sort key, even an empty one, its headings are buttons.
+
+    The sort key is the number of a column; a minus sorts in descending order.
+    """
     is_time = bool(roles.window) and pa.types.is_timestamp(table.schema.types[roles.window[0]])
     values = [
         python_values(column) if at in (*roles.window, roles.system.get("made")) else column.to_pylist()
-        for at, column in enumerate(newest.columns)
+        for at, column in enumerate(table.columns)
     ]
     spans = {} if "kind" in roles.system else _interval_spans(values, roles)
     rows = [
-        _row([column[at] for column in values], roles, is_time, testid, spans)
-        for at in range(newest.num_rows)
+        _row([column[at] for column in values], roles, is_time, testid, spans) for at in range(table.num_rows)
     ]
-    if "kind" in roles.system or not roles.window:  # the rows of a lookup keep their order
-        rows.reverse()
     return (
-        f'<div class="scroll"><table class="t"><thead><tr>{_headings(roles)}</tr></thead>'
+        f'<div class="scroll"><table class="t"><thead><tr>{_headings(roles, sort, table.schema)}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _headings(roles: ResultColumns) -> str:
-    names = [("Result", "")] if "kind" in roles.system else []
-    names += [("Window", "")] if roles.window else []
-    names += [(roles.names[at], "") for at in roles.keys]
+def _headings(roles: ResultColumns, sort: str | None, schema: pa.Schema) -> str:
+    names: list[tuple[int, str, str]] = []  # the column that a heading sorts by, name, style
+    if "kind" in roles.system:
+        names.append((roles.system["kind"], "Result", ""))
+    if roles.window:
+        names.append((roles.window[-1], "Window", "when"))
+    names += [(at, roles.names[at], "") for at in roles.keys]
     for at in roles.values:
-        names.append((roles.names[at], "num" if at in roles.numeric else ""))
-        if "low" in roles.estimates[at]:
-            names.append(("Projected" if "projected" in roles.estimates[at] else "Interval", "num"))
-    names += [(name.capitalize(), "num") for name in _shown_system_columns(roles)]
-    return "".join(f'<th scope="col" class="{css}">{esc(name)}</th>' for name, css in names)
+        names.append((at, roles.names[at], "num" if at in roles.numeric else ""))
+        if "low" in (sides := roles.estimates[at]):
+            is_projected = "projected" in sides
+            column = sides["projected"] if is_projected else sides["low"]
+            names.append((column, "Projected" if is_projected else "Interval", "num"))
+    names += [(roles.system[name], name.capitalize(), "num system") for name in _shown_system_columns(roles)]
+    return "".join(
+        sort_heading("" if pa.types.is_nested(schema.types[at]) else str(at), name, css, sort, f"sort-{name}")
+        for at, name, css in names
+    )
 
 
 def _shown_system_columns(roles: ResultColumns) -> list[str]:
@@ -121,7 +136,7 @@ def _row(
     if roles.window:
         start, end = (row[at] for at in roles.window[:2])
         note = "" if has_kind else incomplete
-        cells.append(f'<td style="white-space:nowrap">{esc(window_label(start, end, is_time))}{note}</td>')
+        cells.append(f'<td class="when">{esc(window_label(start, end, is_time))}{note}</td>')
     cells += [f"<td>{esc(format_cell(row[at]))}</td>" for at in roles.keys]
     format_value = format_estimate if kind == "early" else format_cell
     for at in roles.values:
@@ -130,7 +145,7 @@ def _row(
         if "low" in (sides := roles.estimates[at]):
             cells.append(f'<td class="num">{_estimate(row, sides)}{_interval(row, at, sides, spans)}</td>')
     cells += [
-        f'<td class="num muted">{esc(_SYSTEM_FORMATS[name](row[roles.system[name]]))}</td>'
+        f'<td class="num muted system">{esc(_SYSTEM_FORMATS[name](row[roles.system[name]]))}</td>'
         for name in _shown_system_columns(roles)
     ]
     key = "|".join(str(row[at]) for at in (*roles.window, *roles.keys, *roles.system.values()))
@@ -156,17 +171,6 @@ def _estimate(row: Sequence[Any], sides: Mapping[str, int]) -> str:
         return '<span class="muted small">exact</span>'
     bounds = f"{esc(format_estimate(low))} to {esc(format_estimate(high))}"
     return f'{middle} <span class="muted small">{bounds}</span>'
-
-
-def window_label(start: int, end: int, is_time: bool) -> str:
-    """A window from start to end; a day that both share is written once.
-
-    >>> window_label(0, 60_000_000, True), window_label(0, 1200, False)
-    ('1970-01-01 00:00:00 – 00:01:00', '0 – 1,200')
-    """
-    first, last = (format_event_time(time, is_time).removesuffix(".000001") for time in (start, end))
-    same_day = is_time and first[:10] == last[:10]
-    return f"{first} – {last[11:] if same_day else last}"
 
 
 def refresh_note(table: pa.Table, columns: Sequence[ColumnInfo]) -> str:

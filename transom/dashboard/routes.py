@@ -14,22 +14,28 @@ from starlette.types import Scope
 
 from transom.api.errors import NotFound
 from transom.dashboard.actions import Actions
+from transom.dashboard.batches_view import BatchesView
 from transom.dashboard.colors import stylesheet
+from transom.dashboard.compare_view import CompareView
+from transom.dashboard.display_zone import ZONE_COOKIE, known_zone, set_client_zone
 from transom.dashboard.editor import EditorView
 from transom.dashboard.frame import DashboardView, ViewFrame, not_found_html
+from transom.dashboard.help_view import FIRST_PAGE, HELP_PAGES, HelpView, help_html
 from transom.dashboard.late_view import LateRowsView
 from transom.dashboard.nicegui_host import MountedDashboard, client_of_request, dashboard_of, serve_with
 from transom.dashboard.overview import OverviewView
 from transom.dashboard.query_list import QueryListView
 from transom.dashboard.query_view import QueryView
 from transom.dashboard.sharing_view import SharingView
+from transom.dashboard.stream_list import StreamListView
+from transom.dashboard.stream_view import StreamView
 from transom.dashboard.threads import run_in_thread
 from transom.dashboard.widgets import Panel
 from transom.server.service import Service
 
 HERE = Path(__file__).parent
 ASSETS = "/_transom"
-ASSET_FILES = ("style.css", "dashboard.js")
+ASSET_FILES = ("style.css", "dashboard.js", "editor.js")
 # Runs before the first paint, so that the wrong theme never flashes.
 THEME = (
     "<script>try{const t=localStorage.getItem('transom-theme');"
@@ -71,11 +77,47 @@ def _add_views() -> None:
     async def query(request: Request, name: str, tab: str = "") -> None:
         service = dashboard_of(request).service
         try:
-            status = await run_in_thread(service.query, query_name_in_path(request.scope, name))
+            status = await run_in_thread(service.query, name_in_path(request.scope, name))
         except NotFound as error:
             _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
             _open(request, QueryView(service, actions_of(request), status, tab))
+
+    @ui.page("/compare")
+    def compare(request: Request, scale: str = "") -> None:
+        names = request.query_params.getlist("query")
+        _open(request, CompareView(dashboard_of(request).service, names, scale))
+
+    @ui.page("/streams")
+    def streams(request: Request) -> None:
+        _open(request, StreamListView(dashboard_of(request).service))
+
+    @ui.page("/stream/{name:path}")
+    async def stream(request: Request, name: str) -> None:
+        service = dashboard_of(request).service
+        try:
+            detail = await run_in_thread(service.stream, name_in_path(request.scope, name, "/stream/"))
+        except NotFound as error:
+            _not_found(request, "No such stream", f"{str(error)[:1].upper()}{str(error)[1:]}")
+        else:
+            _open(request, StreamView(service, detail))
+
+    @ui.page("/batches")
+    def batches(request: Request) -> None:
+        _open(request, BatchesView(dashboard_of(request).service))
+
+    @ui.page("/help")
+    async def help_start(request: Request) -> None:
+        await run_in_thread(help_html, FIRST_PAGE)  # made before the view, which may not wait
+        _open(request, HelpView(dashboard_of(request).service, FIRST_PAGE))
+
+    @ui.page("/help/{page}")
+    async def help_page(request: Request, page: str) -> None:
+        if page not in HELP_PAGES:
+            _not_found(request, "No such page", f"The help has no page {page}")
+            return
+        await run_in_thread(help_html, page)
+        _open(request, HelpView(dashboard_of(request).service, page))
 
     @ui.page("/sharing")
     def sharing(request: Request, search: str = "") -> None:
@@ -116,6 +158,7 @@ def actions_of(request: Request) -> Actions:
 
 def _open(request: Request, view: DashboardView) -> None:
     dashboard = dashboard_of(request)
+    set_client_zone(ui.context.client, known_zone(unquote(request.cookies.get(ZONE_COOKIE, ""))))
     ui.add_head_html(_head_html())
     ViewFrame(dashboard.service, view, dashboard.title, actions_of(request).allowed).build()
 
@@ -129,23 +172,21 @@ def _not_found(request: Request, head: str, text: str) -> None:
     _open_message(request, 404, "Not found", head, text)
 
 
-def query_name_in_path(scope: Scope, name: str) -> str:
-    """The query's name at the end of a URL, decoded exactly once, even if a proxy decoded the path already.
+def name_in_path(scope: Scope, name: str, before: str = "/query/") -> str:
+    """The name at the end of a URL, decoded exactly once, even if a proxy decoded the path already.
 
-    >>> query_name_in_path({"raw_path": b"/query/100%25%3F%23x"}, "100%25?#x"), query_name_in_path({}, "a, b")
+    >>> name_in_path({"raw_path": b"/query/100%25%3F%23x"}, "100%25?#x"), name_in_path({}, "a, b")
     ('100%?#x', 'a, b')
     """
     raw_path: bytes = scope.get("raw_path") or b""
-    _, prefix, encoded = raw_path.partition(b"?")[0].partition(b"/query/")
+    _, prefix, encoded = raw_path.partition(b"?")[0].partition(before.encode())
     return unquote(encoded.decode("latin-1"), errors="replace") if prefix else name
 
 
 def _head_html() -> str:
-    style, script = (f"{ASSETS}/{name}?{_fingerprint(name)}" for name in ASSET_FILES)
-    return (
-        f'{THEME}<style>{stylesheet()}</style><link rel="stylesheet" href="{style}">'
-        f'<script defer src="{script}"></script>'
-    )
+    style, *scripts = (f"{ASSETS}/{name}?{_fingerprint(name)}" for name in ASSET_FILES)
+    tags = "".join(f'<script defer src="{script}"></script>' for script in scripts)
+    return f'{THEME}<style>{stylesheet()}</style><link rel="stylesheet" href="{style}">{tags}'
 
 
 def _fingerprint(name: str) -> str:

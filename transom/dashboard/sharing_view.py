@@ -32,6 +32,9 @@ def sharing_queries(plan: str, name: str) -> list[str] | None:
             names = [query["name"] for query in group["queries"]]
             if name in names:
                 return [other for other in names if other != name]
+        for query in (stream.get("rows") or {}).get("queries", ()):  # without a window
+            if query["name"] == name:
+                return list(query["alike"])
     return None
 
 

@@ -1,13 +1,9 @@
-"""SQL on the dashboard: syntax highlighting, error positions, and example queries."""
+"""SQL on the dashboard: syntax highlighting and the positions of errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 
-from transom.api.records import StreamStatus
-from transom.dashboard.chart_points import is_numeric_type
 from transom.dashboard.display_text import esc
 from transom.sql.clauses.end_clauses import END_CLAUSES
 
@@ -24,16 +20,8 @@ _TOKEN = re.compile(
     r"|(?P<number>\b\d+(?:\.\d+)?\b%?)|(?P<word>[A-Za-z_]\w*)|(?P<rest>.)",
     re.DOTALL,
 )
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+EXCERPT = 72  # characters of a line that are shown with an error
 _BREAKS = re.compile(rf"(?i)\s+(?=(?:FROM|WHERE|GROUP BY|HAVING|{'|'.join(_OPENINGS)})\b)")
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example query for the editor."""
-
-    title: str
-    sql: str
 
 
 def highlight(sql: str) -> str:
@@ -73,53 +61,16 @@ def error_span(text: str, start: int | None, end: int | None) -> tuple[int, int]
     return begin, max(begin + 1, min(end if end is not None else begin + 1, len(text)))
 
 
-def quote_identifier(name: str) -> str:
-    """A name for use in SQL, in backticks if it needs them.
+def error_excerpt(line: str, column: int, width: int, most: int = EXCERPT) -> tuple[str, int, int]:
+    """The part of a long line around an error, with the column (from 0) and the width of the error in it.
 
-    >>> quote_identifier("price"), quote_identifier("unit price")
-    ('price', '`unit price`')
+    >>> error_excerpt("SELECT a, b FROM c", 10, 1, most=9)
+    ('… a, b FRO…', 5, 1)
     """
-    return name if _BARE.fullmatch(name) else f"`{name}`"
-
-
-def examples(streams: Iterable[StreamStatus]) -> list[Example]:
-    """Example queries over the given streams, built from their first numeric and text columns."""
-    return [example for stream in streams for example in _examples(stream)]
-
-
-def _examples(stream: StreamStatus) -> list[Example]:
-    others = {name: kind for name, kind in stream.columns.items() if name != stream.time}
-    measure = _first(name for name, kind in others.items() if is_numeric_type(kind))
-    group = _first(name for name, kind in others.items() if kind.casefold() in ("string", "int", "boolean"))
-    if group == measure:
-        group = _first(name for name, kind in others.items() if kind.casefold() == "string")
-    name = quote_identifier(stream.name)
-    short, long = ("1 minute", "10 minutes") if stream.is_time else ("10", "100")
-    queries = [
-        Example(f"Count {stream.name}", f"SELECT count(*) AS n\nFROM {name} [RANGE {long} SLIDE {short}]"),
-    ]
-    if measure:
-        value = quote_identifier(measure)
-        key = quote_identifier(group) if group else ""
-        by, keys = (f"\nGROUP BY {key}", f"{key}, ") if group else ("", "")
-        queries += [
-            Example(
-                f"Mean {measure}{f' by {group}' if group else ''}",
-                f"SELECT {keys}avg({value}) AS mean, count(*) AS n"
-                f"\nFROM {name} [RANGE {long} SLIDE {short}]{by}",
-            ),
-            Example(
-                f"Total {measure}, with early results",
-                f"SELECT sum({value}) AS total\nFROM {name} [RANGE {long} SLIDE {long}]"
-                "\nEMIT EARLY AT 75% OF SLIDE",
-            ),
-            Example(
-                f"Highest {measure}, on demand",
-                f"SELECT max({value}) AS top, count(*) AS n\nFROM {name} [RANGE {long}]",
-            ),
-        ]
-    return queries
-
-
-def _first(names: Iterable[str]) -> str | None:
-    return next(iter(names), None)
+    width = max(1, min(width, len(line) - column))
+    if len(line) <= most:
+        return line, column, width
+    first = max(0, min(column - max(0, most - width) // 2, len(line) - most))
+    last = min(len(line), first + most)
+    shown = f"{'…' if first else ''}{line[first:last]}{'…' if last < len(line) else ''}"
+    return shown, column - first + bool(first), min(width, last - column)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from transom.dashboard.display_zone import display_zone, in_zone
+
 P = ParamSpec("P")
 _T = TypeVar("_T")
 
@@ -21,5 +23,11 @@ def run_later(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) 
 
 
 async def run_in_thread(function: Callable[P, _T], *args: P.args, **kwargs: P.kwargs) -> _T:
-    """Run a blocking function in the pool and await its result."""
-    return await asyncio.get_running_loop().run_in_executor(_POOL, partial(function, *args, **kwargs))
+    """Run a blocking function in the pool and await its result; it formats times in the client's zone."""
+    zone, call = display_zone(), partial(function, *args, **kwargs)
+
+    def run() -> _T:
+        with in_zone(zone):
+            return call()
+
+    return await asyncio.get_running_loop().run_in_executor(_POOL, run)

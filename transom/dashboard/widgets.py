@@ -164,6 +164,44 @@ def segments(name: str, options: Sequence[tuple[str, str]], value: str) -> str:
     )
 
 
+def pager(page: int, pages: int) -> str:
+    """The buttons that lead to other pages of a table, as actions `page`; nothing if there is one page."""
+    if pages == 1:
+        return ""
+
+    def page_button(to: int, text: str) -> str:
+        disabled = " disabled" if not 1 <= to <= pages else ""
+        return (
+            f'<button type="button" class="b small" data-act="page" data-arg="{to}" '
+            f'data-testid="page-{text.casefold()}"{disabled}>{text}</button>'
+        )
+
+    return (
+        '<div class="row apart pad" style="padding:8px 16px;border-top:1px solid var(--line)">'
+        f'<span class="small muted">Page {page} of {pages}</span>'
+        f'<span class="row tight">{page_button(page - 1, "Previous")}{page_button(page + 1, "Next")}</span>'
+        "</div>"
+    )
+
+
+def sort_heading(key: str, name: str, css: str, sort: str | None, testid: str) -> str:
+    """The heading of a column: a button, as the action `sort`, if it has a key and the table has a sort key.
+
+    A sort key with a minus sorts in descending order; it may be empty.
+    """
+    if sort is None or not key:
+        return f'<th scope="col" class="{css}">{esc(name)}</th>'
+    is_sorted = sort.removeprefix("-") == key
+    descending = sort.startswith("-")
+    aria_sort = f' aria-sort="{"descending" if descending else "ascending"}"' if is_sorted else ""
+    arrow = f'<span aria-hidden="true">{"↓" if descending else "↑"}</span>' if is_sorted else ""
+    next_sort = f"-{key}" if is_sorted and not descending else key
+    return (
+        f'<th scope="col" class="{css}"{aria_sort}><button type="button" data-act="sort" data-arg="{next_sort}" '
+        f'data-testid="{esc(testid)}">{esc(name)}{arrow}</button></th>'
+    )
+
+
 def toast(text: str, kind: str = "") -> None:
     """Show a message that disappears by itself."""
     ui.run_javascript(f"transom.toast({json.dumps(text)}, {json.dumps(kind)})")
@@ -202,3 +240,18 @@ def tag(text: str, kind: str = "", title: str = "") -> str:
     """The HTML of a tag: a word with a border."""
     tooltip = f' title="{esc(title)}"' if title else ""
     return f'<span class="tag {kind}"{tooltip}>{esc(text)}</span>'
+
+
+def table_html(headings: Sequence[str], rows: str) -> str:
+    """A table around rows that are HTML; a heading that begins with # is that of numbers, > hides it on a phone.
+
+    >>> table_html(["Name", "#Rows"], "<tr></tr>").count("<th ")
+    2
+    """
+    classes = {"#": ' class="num"', ">": ' class="wide-only"'}
+    heads = "".join(
+        f'<th scope="col"{classes.get(name[:1], "")}>{esc(name[1:] if name[:1] in classes else name)}</th>'
+        for name in headings
+    )
+    table = f'<table class="t"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="scroll" tabindex="0">{table}</div>'

@@ -32,6 +32,7 @@ from transom.kernel.aggregate import (
     write_shards,
 )
 from transom.kernel.query_counts import QueryCounts
+from transom.kernel.row_matches import RowMatcher
 from transom.kernel.shards import Shelf
 from transom.ondemand.store_specs import StoreSet
 from transom.ondemand.stores import store_inputs
@@ -47,6 +48,7 @@ from transom.windows.horizon import horizon_limit
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID, POSITION = "__row_number__", "__row_id__", "__position__"
+PARTITION = "__partition__"  # the partition of the source that a row came from
 CARRIED = "__carried__"  # before the names of columns that late and rejected rows are listed with
 OUTCOME = pa.schema([("outcome", pa.binary())])
 CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in memory
@@ -72,11 +74,13 @@ class DataBatch:
     on_demand: Sequence[CompiledQuery] = ()
     store_sets: Sequence[StoreSet] = ()  # what the on-demand queries need kept
     limits: Limits = field(default_factory=Limits)
+    row_queries: Sequence[CompiledQuery] = ()  # those without a window
+    matcher: RowMatcher = field(default_factory=RowMatcher)  # of all row queries
 
     @property
     def readers(self) -> list[CompiledQuery]:
-        """The queries that read its rows, standing or on demand."""
-        return [*self.queries, *self.on_demand]
+        """The queries that read its rows, of every kind."""
+        return [*self.queries, *self.on_demand, *self.row_queries]
 
     def with_rows(self, frame: Frame) -> DataBatch:
         """The batch with other rows, which are aggregated on the driver if they are there and few."""
@@ -351,15 +355,19 @@ class IngestRun:
             scalars[ROW_ID] = f"`{ROW_ID}`"
         if self._positioned is not None:
             scalars[POSITION] = f"`{POSITION}`"
+        if self.batch.rules.partition is not None:
+            scalars[PARTITION] = self.batch.rules.partition
         scalars |= {f"{CARRIED}{name}": quoted(name) for name in self._carried}
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
         families, interests, index = shared.families, shared.interests, shared.index
+        matcher = self.batch.matcher
         if len(in_branch) < len(self.batch.readers):
             standing = [query for query in queries if query.is_standing]
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
             interests = interests_of(self.batch.state, standing)
             index = query_index(self.batch.state, standing, interests)
+            matcher = RowMatcher.of([query for query in queries if query.is_row_query])
         joins = list(_merged_joins(queries))
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
@@ -380,6 +388,8 @@ class IngestRun:
             position=None if self._positioned is None else POSITION,
             carried=tuple(f"{CARRIED}{name}" for name in self._carried),
             limits=self.batch.limits,
+            matcher=matcher,
+            partition=None if self.batch.rules.partition is None else PARTITION,
         )
         return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
 

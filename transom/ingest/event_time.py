@@ -49,16 +49,23 @@ def event_time(
 def _bound(
     stream: str, columns: Mapping[str, pa.DataType], written: str, scalars: Scalars
 ) -> tuple[str, pa.DataType]:
-    """The canonical text of an expression, as queries have it, and its type."""
-    catalog = Catalog({stream: Relation(stream, columns)})
-    name = stream.replace("`", "``")
+    """The canonical text of an expression for the time, and its type."""
     try:
-        query = bind_one(f"SELECT max({written}) AS t FROM `{name}` [ROWS 1 SLIDE 1]", catalog, scalars)
+        return bound_expression(stream, columns, written, scalars)
     except SQLError as error:
         is_name = written.replace("_", "").isalnum()
         if is_name:
             hint = near_miss(written, columns)
             raise SettingError(f"the stream {stream} has no column {written}{hint}") from None
         raise SettingError(f"the time of {stream}, {written}: {error.message}") from None
+
+
+def bound_expression(
+    stream: str, columns: Mapping[str, pa.DataType], written: str, scalars: Scalars
+) -> tuple[str, pa.DataType]:
+    """The canonical text of an expression over a stream's rows, as queries have it, and its type."""
+    catalog = Catalog({stream: Relation(stream, columns)})
+    name = stream.replace("`", "``")
+    query = bind_one(f"SELECT max({written}) AS t FROM `{name}` [ROWS 1 SLIDE 1]", catalog, scalars)
     scalar = query.calls[0].args[0]
     return scalar.sql, scalar.type

@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, InputFiles, StreamingInput
+from transom.backends.base import Backend, Frame, InputFiles, PartitionOffset, StreamingInput
 from transom.backends.expressions import quoted, text_literal
-from transom.backends.file_problems import FileProblem, Problem
+from transom.backends.file_problems import FileProblem, Problem, UnreadableFiles
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.columns.readable_values import valid_text
 from transom.columns.types import Columns
 from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
-from transom.errors import SettingError
+from transom.errors import FeedFullError, SettingError
 from transom.ingest.file_log import FileLog, problem_from_json, problem_to_json
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
 
+REMEMBERED_BATCHES = 10_000  # of a feed, to tell which batch took some rows
+
 Reference = Mapping[str, Any]
+SAMPLED_ROWS = 1_000
+SAMPLE_SECONDS = 1.0  # between two samples of large batches of a feed
+SMALL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,10 +50,22 @@ class NextBatch:
     control: Sequence[Punctuation | Prod] = ()
 
 
+@dataclass(frozen=True)
+class SourceStatus:
+    """How far a source was read; None is what it does not have."""
+
+    kind: str
+    files_read: int | None = None
+    files_waiting: int | None = None  # that were found and not read yet
+    rows_waiting: int | None = None
+    partitions: tuple[PartitionOffset, ...] = ()
+
+
 class Source(ABC):
     """The source of a stream."""
 
     finite = True  # whether a drain may take its end for the end of the stream
+    kind = "rows"  # what it is, in a word or two for users
     time_format: str | None = None  # how times are written, where they are text
 
     @property
@@ -64,6 +85,14 @@ class Source(ABC):
     def finished(self) -> bool:
         """Whether there is nothing more to come, as far as the source can know."""
         return False
+
+    def status(self) -> SourceStatus:
+        """How far it was read. May be called from any thread."""
+        return SourceStatus(self.kind)
+
+    def sample(self) -> Frame | None:
+        """Some of its rows, to see what they are like; None if there are none at hand. Any thread may call it."""
+        return None
 
     def now(self, clock: int) -> int | None:
         """How far the rows' times could have come, in microseconds, when the engine's clock reads `clock`."""
@@ -112,6 +141,9 @@ class FrameSource(Source):
     def read(self, reference: Reference) -> Frame:
         return self.frame
 
+    def sample(self) -> Frame | None:
+        return self.frame
+
     def advance(self, reference: Reference) -> None:
         self._done = True
 
@@ -129,6 +161,8 @@ class FrameSource(Source):
 class FileSource(Source):
     """Files of a path, in (modification time, name) order, some a batch; new ones are found as they come."""
 
+    kind = "files"
+
     def __init__(self, files: InputFiles):
         self.files, self.time_format = files, files.timestamp_format
         self._log = FileLog()
@@ -143,6 +177,23 @@ class FileSource(Source):
         return (
             {**self.files.columns, CORRUPT: pa.string()} if self.files.is_text else dict(self.files.columns)
         )
+
+    def status(self) -> SourceStatus:
+        waiting = sum(len(files) for files in tuple(self._pending))
+        return SourceStatus(self.kind, len(self._log.read), waiting)
+
+    def sample(self) -> Frame | None:
+        """The rows of the file that was read last, or of the first one."""
+        try:
+            newest = next(reversed(self._log.versions), None)
+        except RuntimeError:  # a batch is just noting its files
+            return None
+        if newest is None:
+            newest = next((file for group in self.files.pending() for file in group), None)
+        try:
+            return None if newest is None else self.files.read([newest])
+        except UnreadableFiles:
+            return None
 
     def next(self, batch_id: int) -> NextBatch | None:
         if not self._pending:
@@ -214,12 +265,20 @@ class FeedSource(Source):
     what was pushed and not yet taken.
     """
 
+    kind = "feed"
+
     def __init__(self, backend: Backend, store: Store, name: str, columns: Columns):
         self.backend, self.store, self.name, self._columns = backend, store, name, columns
         self._schema = pa.schema(list(columns.items()))
         self._queue: deque[pa.Table | Punctuation | Prod] = deque()
         self._taken = 0  # how many elements of the queue the current batch holds
+        self._pushed = self._advanced = 0  # rows that were pushed, and rows that batches have taken
+        self._batches: deque[tuple[int, int]] = deque(
+            maxlen=REMEMBERED_BATCHES
+        )  # rows taken so far, and the batch
         self._lock = threading.Lock()
+        self._samples: deque[pa.Table] = deque()  # rows of the newest batches, about SAMPLED_ROWS
+        self._sampled = 0.0  # when rows of a large batch were copied
 
     @property
     def columns(self) -> Columns:
@@ -228,11 +287,37 @@ class FeedSource(Source):
     def push(self, rows: pa.Table | Iterable[Any]) -> int:
         """Queue rows: an Arrow table, a table of pandas, Polars or DuckDB, mappings, or tuples in the order of the
         schema."""
+        return self.push_up_to(rows, None)[0]
+
+    def push_up_to(self, rows: pa.Table | Iterable[Any], limit: int | None) -> tuple[int, int]:
+        """Queue rows, and return how many there are and a ticket for `batch_of`.
+
+        With a limit, no more rows than that wait, except those of a single push; FeedFullError if they would.
+        """
         table = self._table(rows)
-        if table.num_rows:
-            with self._lock:
+        with self._lock:
+            waiting = self._pushed - self._advanced
+            if limit is not None and waiting and waiting + table.num_rows > limit:
+                raise FeedFullError(
+                    f"{waiting:,} rows wait to be processed, and the limit is {limit:,}: send more later"
+                )
+            if table.num_rows:
                 self._queue.append(table)
-        return table.num_rows
+                self._pushed += table.num_rows
+            return table.num_rows, self._pushed
+
+    @property
+    def waiting(self) -> int:
+        """The number of rows that no committed batch has taken."""
+        with self._lock:
+            return self._pushed - self._advanced
+
+    def batch_of(self, ticket: int) -> int | None:
+        """The batch that took the rows of a push; None if none has."""
+        with self._lock:
+            if ticket > self._advanced:
+                return None
+            return next((batch for taken, batch in self._batches if taken >= ticket), 0)
 
     def control(self, element: Punctuation | Prod) -> None:
         """Queue a control element behind the rows pushed before it."""
@@ -290,17 +375,49 @@ class FeedSource(Source):
         path = f"feeds/{self.name}/{batch_id:010d}.arrow"
         table = pa.concat_tables(tables) if tables else self._schema.empty_table()
         self.store.write_table(path, table)
+        if tables:
+            self._keep_sample(table)
         return NextBatch({"feed": path, "rows": table.num_rows}, control)
+
+    def _keep_sample(self, table: pa.Table) -> None:
+        """Remember the newest rows. Those of a large batch are copied, about once a second, and the others released."""
+        if table.num_rows > SAMPLED_ROWS or table.get_total_buffer_size() > 2 * table.nbytes + SMALL_BYTES:
+            now = time.monotonic()
+            if now - self._sampled < SAMPLE_SECONDS and self._samples:
+                return
+            self._sampled = now
+            table = table.take(np.arange(max(0, table.num_rows - SAMPLED_ROWS), table.num_rows))
+        with self._lock:
+            self._samples.append(table)
+            held = sum(each.num_rows for each in self._samples)
+            while held - self._samples[0].num_rows >= SAMPLED_ROWS:
+                held -= self._samples.popleft().num_rows
+
+    def status(self) -> SourceStatus:
+        with self._lock:
+            waiting = sum(element.num_rows for element in self._queue if isinstance(element, pa.Table))
+        return SourceStatus(self.kind, rows_waiting=waiting)
+
+    def sample(self) -> Frame | None:
+        with self._lock:
+            samples = list(self._samples)
+        if not samples:
+            return None
+        rows = pa.concat_tables(samples)
+        return self.backend.frame(rows.slice(max(0, rows.num_rows - SAMPLED_ROWS)))
 
     def read(self, reference: Reference) -> Frame:
         return self.backend.frame(self.store.read_table(reference["feed"]))
 
     def advance(self, reference: Reference) -> None:
         """Remove the batch from the queue; a batch that could not even be written ahead is taken again."""
+        batch_id = int(reference["feed"].rpartition("/")[2].partition(".")[0])
         with self._lock:
             for _ in range(self._taken):
-                self._queue.popleft()
+                element = self._queue.popleft()
+                self._advanced += element.num_rows if isinstance(element, pa.Table) else 0
             self._taken = 0
+            self._batches.append((self._advanced, batch_id))
 
     def stored_files(self, reference: Reference) -> list[str]:
         return [reference["feed"]]
@@ -310,6 +427,7 @@ class StreamingSource(Source):
     """A stream of the backend's own system, which decides when its batches come."""
 
     finite = False
+    kind = "Spark stream"
 
     def __init__(self, stream: StreamingInput):
         self.stream = stream
@@ -324,6 +442,9 @@ class StreamingSource(Source):
 
     def read(self, reference: Reference) -> Frame:
         raise SettingError("a streaming source brings its batches itself")
+
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.kind, partitions=self.stream.partitions())
 
     def advance(self, reference: Reference) -> None:
         self.last_batch = reference["stream"]
@@ -367,7 +488,21 @@ def _column(values: list[Any], kind: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_timestamp(kind):
         own = zone if kind.tz is not None else "UTC"
         return pa.array([None if v is None else parse_instant(v, own) for v in values], pa.int64()).cast(kind)
+    if pa.types.is_date(kind):  # dates and decimals may also be text, as in JSON
+        values = [date.fromisoformat(value) if isinstance(value, str) else value for value in values]
+    elif pa.types.is_decimal(kind):
+        values = [_decimal(value, kind) for value in values]
     return pa.array(values, kind, from_pandas=False)
+
+
+def _decimal(value: Any, kind: pa.DataType) -> Any:
+    """A number of a decimal column; text and floating point numbers are read as they are written."""
+    if isinstance(value, str | float) and not isinstance(value, bool):
+        try:
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        except InvalidOperation:
+            raise SettingError(f"{value!r} is no {kind}") from None
+    return value
 
 
 def with_time(frame: Frame, time: str, form: str | None = None) -> Frame:

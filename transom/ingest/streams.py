@@ -17,9 +17,10 @@ from transom.backends.expressions import micros, quoted
 from transom.columns.readable_values import readable_table
 from transom.elements import Clock, Prod, Punctuation
 from transom.ingest.event_time import EventTime
-from transom.ingest.sources import Source, with_time
+from transom.ingest.sources import Source, SourceStatus, with_time
 from transom.plan.compiled_query import pattern_value
 from transom.sql.derived_stream import DerivedStream
+from transom.windows.partition_clocks import PartitionClocks
 from transom.windows.stream_rules import StreamRules
 
 Carried = Punctuation | Prod
@@ -50,6 +51,10 @@ class Stream:
     last_data: int = 0  # the loop's clock when it last brought rows
     idle_closed: bool = True  # nothing has come since its windows were closed
     event_time: EventTime | None = None  # if its time is an expression
+    partitions: PartitionClocks = field(
+        default_factory=PartitionClocks
+    )  # up to the last committed batch, if its rules have them
+    resumed: int = 0  # the loop's clock when the partitions were read from a checkpoint
     unsupported: Mapping[str, str] = field(
         default_factory=dict
     )  # columns that were left out, with their types
@@ -72,12 +77,15 @@ class StreamInfo:
     rules: StreamRules
     finished: bool  # whether its source has nothing more to give
     now: int | None  # how far the source's own time has come, in microseconds
+    source: SourceStatus = field(default_factory=lambda: SourceStatus("rows"))
 
 
 def stream_info(stream: Stream, clock: int) -> StreamInfo:
     """What there is to know of a stream when the engine's clock is so far."""
     source = stream.source
-    return StreamInfo(stream.name, dict(stream.columns), stream.rules, source.finished, source.now(clock))
+    return StreamInfo(
+        stream.name, dict(stream.columns), stream.rules, source.finished, source.now(clock), source.status()
+    )
 
 
 def carried_control(stream: Stream, frame: Frame) -> tuple[list[Carried], Frame]:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import quoted
-from transom.backends.hidden_columns import CORRUPT
 from transom.columns.table_columns import group_column
-from transom.errors import SettingError, StateError
+from transom.errors import StateError
+from transom.ingest.source_description import SourceDescription
 from transom.storage.file_store import Store
 from transom.storage.sealed_directory import is_sealed, seal, sealed_files, write_frame
 
@@ -43,7 +43,23 @@ class StaticTables:
 
         `format`, `schema` and `options` are about the files of a path.
         """
-        frame = self._frame_of(source, format, schema, options)
+        return self.write(SourceDescription(name, source, format, schema, options))
+
+    def write(self, described: SourceDescription) -> int:
+        """Write a described table as it is now as a new version, and return the version's number."""
+        return self._write(described.name, described.open_table(self._backend))
+
+    def write_changed(self, described: SourceDescription) -> int | None:
+        """Write a described table as a new version; None if a table that fits into memory has not changed."""
+        name, latest = described.name, self.latest(described.name)
+        frame = self._backend.copied_to_driver(described.open_table(self._backend), self._in_memory)
+        if latest is not None and frame.driver_rows is not None:
+            before = self.frame(name, latest)
+            if before.driver_rows == frame.driver_rows and _same_rows(before.to_table(), frame.to_table()):
+                return None
+        return self._write(name, frame)
+
+    def _write(self, name: str, frame: Frame) -> int:
         version = (self.latest(name) or 0) + 1
         directory = _directory(name, version)
         # Under a name of its own: the backend's writer is not stopped when another engine takes over.
@@ -51,6 +67,12 @@ class StaticTables:
         write_frame(self._store, f"{directory}/{attempt}", frame)
         seal(self._store, directory, attempt)
         return version
+
+    def forget(self, name: str, version: int) -> str:
+        """Keep a version in memory no longer; the directory that holds it."""
+        self._frames.pop((name, version), None)
+        self._unique = {key: value for key, value in self._unique.items() if key[:2] != (name, version)}
+        return _directory(name, version)
 
     def versions(self, name: str) -> list[int]:
         """The finished versions, oldest first."""
@@ -98,31 +120,10 @@ class StaticTables:
             self._unique[question] = counts.filter("n > 1").first(1).num_rows == 0
         return self._unique[question]
 
-    def _frame_of(
-        self, source: Any, format: str | None, schema: str | None, options: Mapping[str, Any] | None
-    ) -> Frame:
-        if isinstance(source, str):
-            files = self._backend.open_files(source, format, schema, options)
-            return _parsed(files.read([file for batch in files.pending() for file in batch]), source)
-        rows = self._backend.input_of(source)
-        if isinstance(rows, Frame):
-            return rows
-        if rows is not None:
-            raise SettingError("a table is a batch DataFrame; a streaming one is a stream")
-        records = [dict(row) for row in source]
-        if not records:
-            raise SettingError("a table of no rows has no columns: give a pyarrow.Table with a schema")
-        names = dict.fromkeys(name for row in records for name in row)
-        return self._backend.frame(pa.table({name: [row.get(name) for row in records] for name in names}))
 
-
-def _parsed(frame: Frame, path: str) -> Frame:
-    if CORRUPT not in frame.columns:
-        return frame
-    corrupt = frame.filter(f"{quoted(CORRUPT)} IS NOT NULL").first(1)
-    if corrupt.num_rows:
-        raise SettingError(f"a row of {path} can't be parsed: {corrupt[CORRUPT][0].as_py()}")
-    return frame.project({}, [name for name in frame.columns if name != CORRUPT])
+def _same_rows(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables have the same columns and rows, in the same order."""
+    return one.schema.equals(other.schema) and one.equals(other)
 
 
 def _directory(name: str, version: int | None = None) -> str:

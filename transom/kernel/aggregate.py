@@ -34,8 +34,10 @@ from transom.kernel.query_counts import (
     cells_of_shard,
     cells_of_sheets,
     count_cells,
+    row_accounts,
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
+from transom.kernel.row_matches import RowMatcher, RowMatches, count_matches, match_rows
 from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by_any
 from transom.kernel.sessions import LateSessions, fold_sessions, late_sessions
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
@@ -100,6 +102,8 @@ class BatchPlan:
     carried: tuple[str, ...] = ()  # columns with which they are listed, where they can't be read again
     first_time: int = -(2**63)  # earlier times are no times
     late_sessions: Mapping[int, LateSessions] = field(default_factory=dict)  # by selection
+    matcher: RowMatcher = field(default_factory=RowMatcher)  # the row queries
+    partition: str | None = None  # the column with the source's partition of each row
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -202,6 +206,8 @@ class Outcome:
     runs: list[StoreRun] = field(default_factory=list)  # for stores of on-demand queries
     executor_runs: list[StoreRun] = field(default_factory=list)  # for stores on executors, not written yet
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
+    matches: list[RowMatches] = field(default_factory=list)  # rows that satisfy row queries
+    partition_tops: dict[str, int] = field(default_factory=dict)  # the newest time of each source partition
 
 
 def _times(rows: Rows, plan: BatchPlan) -> tuple[NDArray[np.int64], Mask]:
@@ -235,6 +241,8 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         outcome.carried_rejected = _carried(table, plan, np.flatnonzero(~accepted))
     if plan.floor is not None:
         accepted &= times > plan.floor
+    if plan.partition is not None:
+        outcome.partition_tops = _partition_tops(table[plan.partition], times, accepted)
     for clock, name in plan.clocks.items():
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
@@ -246,6 +254,10 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         is_large = plan.most_groups is not None and groups > plan.most_groups
         (outcome.executor_runs if store_input.on_executors or is_large else outcome.runs).extend(runs)
         outcome.counts.store_matched[place] = int(matched.sum())
+        wanted |= matched
+    if plan.matcher:
+        matches, matched = match_rows(rows, plan.matcher, plan.columns, plan.time, accepted)
+        outcome.matches = [matches] if matches.names else []
         wanted |= matched
     late = np.zeros(len(accepted), bool)
     at = _old_rows(rows, plan, accepted)
@@ -277,6 +289,18 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     return outcome
 
 
+def _partition_tops(partitions: pa.ChunkedArray, times: NDArray[np.int64], accepted: Mask) -> dict[str, int]:
+    """The newest time of each partition; rows without a partition are of the partition ''."""
+    codes = partitions.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    tops = np.full(len(codes.dictionary), LOWEST)
+    np.maximum.at(tops, codes.indices.to_numpy(zero_copy_only=False)[accepted], times[accepted])
+    return {
+        name: top
+        for name, top in zip(codes.dictionary.to_pylist(), tops.tolist(), strict=True)
+        if top > LOWEST
+    }
+
+
 def _carried(table: pa.Table, plan: BatchPlan, at: NDArray[np.int64]) -> pa.Table | None:
     """Some rows as they came; None if the table does not carry its rows."""
     return table.select(plan.carried).take(pa.array(at)) if plan.carried else None
@@ -298,7 +322,12 @@ def accounts_of(outcome: Outcome, plan: BatchPlan) -> BatchAccounts:
     """What became of a batch's rows for each query."""
     stores = [[names for _, names in one.readers] for one in plan.store_inputs]
     rejected = outcome.timeless + outcome.ahead
-    return batch_accounts(outcome.counts, plan.index, stores, outcome.rows, rejected)
+    windows = batch_accounts(outcome.counts, plan.index, stores, outcome.rows, rejected)
+    return (
+        windows + row_accounts(plan.matcher.names, count_matches(outcome.matches), outcome.rows, rejected)
+        if plan.matcher
+        else windows
+    )
 
 
 def _aggregate(rows: Rows, plan: BatchPlan, accepted: Mask, outcome: Outcome) -> Mask:
@@ -556,8 +585,11 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     total.partials |= combine_sheets(layouts, several) if several else {}
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
-    for runs in ("runs", "executor_runs", "run_refs"):
+    for runs in ("runs", "executor_runs", "run_refs", "matches"):
         setattr(total, runs, [one for part in parts for one in getattr(part, runs)])
+    for part in parts:
+        for name, top in part.partition_tops.items():
+            total.partition_tops[name] = max(top, total.partition_tops.get(name, top))
     total.too_fragmented = frozenset[int]().union(*(part.too_fragmented for part in parts))
     total.counts = reduce(add, (part.counts for part in parts)) if parts else QueryCounts()
     flags = [part.flags for part in parts if part.flags is not None]

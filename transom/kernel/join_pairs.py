@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from transom.columns.arrays import Ints
 from transom.columns.hashes import Hashes, row_hashes
@@ -33,10 +34,15 @@ def with_hashes(table: pa.Table, keys: int) -> pa.Table:
 
 
 def _without_nulls(table: pa.Table, columns: Sequence[pa.Array]) -> pa.Table:
+    return table.filter(pa.array(are_whole(table, len(columns))))
+
+
+def are_whole(table: pa.Table, keys: int) -> NDArray[np.bool_]:
+    """Which rows have no null among their keys."""
     is_whole = np.ones(table.num_rows, bool)
-    for column in columns:
-        is_whole &= column.is_valid().to_numpy(zero_copy_only=False)
-    return table.filter(pa.array(is_whole))
+    for place in range(keys):
+        is_whole &= table[key_name(place)].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
+    return is_whole
 
 
 class PairSearch:
@@ -44,7 +50,7 @@ class PairSearch:
 
     def __init__(self, hashes: Hashes, since: Ints, until: Ints, runs: Sequence[JoinRun]):
         self.runs = runs
-        self._ranges = [_ranges(hashes, since, until, run) for run in runs]
+        self._ranges = [ranges_of(hashes, since, until, run) for run in runs]
 
     @property
     def count(self) -> int:
@@ -62,12 +68,12 @@ class PairSearch:
                 is_equal = np.ones(len(mine), bool)
                 for place in range(keys):
                     left, right = table[key_name(place)], run.table[key_name(place)]
-                    is_equal &= _are_equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
+                    is_equal &= are_equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
                 found.append((run, (mine[is_equal], theirs[is_equal])))
         return found
 
 
-def _are_equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> np.ndarray:
+def are_equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> np.ndarray:
     """Where values are equal; NaN equals itself."""
     equal = pc.equal(left, right)
     if pa.types.is_floating(left.type):
@@ -75,7 +81,7 @@ def _are_equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> np.ndarray:
     return equal.to_numpy().astype(bool)
 
 
-def _ranges(hashes: Hashes, since: Ints, until: Ints, run: JoinRun) -> tuple[Ints, Ints]:
+def ranges_of(hashes: Hashes, since: Ints, until: Ints, run: JoinRun) -> tuple[Ints, Ints]:
     """For each row the range of a run with the same hash and times from `since` to `until`."""
     first = np.searchsorted(run.hashes, hashes, "left")
     last = np.searchsorted(run.hashes, hashes, "right")

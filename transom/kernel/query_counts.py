@@ -201,6 +201,13 @@ def batch_accounts(
     return BatchAccounts(names, found, counts.windows)
 
 
+def row_accounts(names: Sequence[str], matched: Mapping[str, int], rows: int, rejected: int) -> BatchAccounts:
+    """The accounts of row queries: a row that satisfies one is counted, and none is late."""
+    counted = np.array([matched.get(name, 0) for name in names], np.int64)
+    all_rows, none, beside = (np.full(len(names), number, np.int64) for number in (rows, 0, rejected))
+    return BatchAccounts(tuple(names), np.stack([all_rows, counted, rows - rejected - counted, none, beside]))
+
+
 @dataclass(frozen=True)
 class Cells:
     """Cells of selections: the place of the selection, where the slice starts, the rows, the group columns."""

@@ -19,7 +19,15 @@ from transom.backends.base import RecordBatches, Task
 from transom.kernel.shards import ShardStore
 from transom.kernel.store_runs import fetched_runs, read_run
 from transom.ondemand.finer_stores import combine_answers, concatenate_answers
-from transom.ondemand.lookup import Answer, Lookup, answer_from, answer_schema, look_up, regrouped_read
+from transom.ondemand.lookup import (
+    Answer,
+    Lookup,
+    ReadStore,
+    answer_from,
+    answer_schema,
+    look_up,
+    regrouped_read,
+)
 from transom.ondemand.store_specs import StoreRead, StoreSet
 from transom.ondemand.structures.group_index import can_be_hashed, combination_hashes
 from transom.ondemand.structures.runs import GroupAnswers, Run, Structure
@@ -146,6 +154,18 @@ def _bytes_of(refs: Mapping[str, Sequence[ShardRef]], places: Sequence[int]) -> 
     return sum(size for place, _, size in parts if place in chosen)
 
 
+def _partition_reader(
+    lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], shards: FileShards, place: int
+) -> ReadStore:
+    """Reads a store's part of one partition."""
+
+    def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
+        runs = fetched_runs(shards, refs[key], place)
+        return store_read.structure.lookup(runs, since, lookup.pattern)
+
+    return read
+
+
 def lookup_task(
     lookup: Lookup, refs: Mapping[str, Sequence[ShardRef]], shards: FileShards, places: Sequence[int]
 ) -> Task:
@@ -153,12 +173,7 @@ def lookup_task(
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
-            place = places[number]
-
-            def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
-                runs = fetched_runs(shards, refs[key], place)  # noqa: B023
-                return store_read.structure.lookup(runs, since, lookup.pattern)
-
+            read = _partition_reader(lookup, refs, shards, places[number])
             yield from look_up(lookup, read).table.combine_chunks().to_batches()
 
     return task
@@ -171,12 +186,7 @@ def reads_task(
 
     def task(batches: RecordBatches) -> RecordBatches:
         for number in numbers_in(batches):
-            place = places[number]
-
-            def read(key: str, store_read: StoreRead, since: int) -> GroupAnswers:
-                runs = fetched_runs(shards, refs[key], place)  # noqa: B023
-                return store_read.structure.lookup(runs, since, lookup.pattern)
-
+            read = _partition_reader(lookup, refs, shards, places[number])
             yield packed_value([regrouped_read(lookup, read, one) for one in _reads(lookup)])
 
     return task

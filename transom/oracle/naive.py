@@ -33,7 +33,8 @@ from transom.oracle.stream_joins import OracleJoin, rules_of_pairs, with_columns
 from transom.oracle.window_close import WindowBounds, is_closed, is_in_order, is_prodded, windows_of
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import grouped, microseconds, order_nulls, sameness, table_of, table_rows
-from transom.sql.query import Query, StreamJoin
+from transom.sql.item_columns import key_reference
+from transom.sql.query import JoinForm, Query, StreamJoin
 
 
 def answer(
@@ -44,6 +45,7 @@ def answer(
     joined: Joined | None = None,
 ) -> OracleOutcome:
     """The answers of the queries over the batches. A query that no batch registers is there from the start."""
+    queries = {name: query.over_pairs for name, query in queries.items()}
     oracle = Oracle(queries, batches, streams, scalars, joined or without_joins)
     for number, batch in enumerate(batches):
         oracle.run(number, batch)
@@ -91,6 +93,9 @@ class LiveQuery:
 
     key_rows: dict[Hashable, KeyRows] = field(default_factory=dict)  # of windows of the rows of a key
     ended_cells: list[Cell] = field(default_factory=list)  # windows of keys that the last batch ended
+    found: list[tuple[int, OracleRow]] = field(
+        default_factory=list
+    )  # times and items of rows, without a window
 
     def is_over(self, window: WindowBounds) -> bool:
         """Whether the stream ended, or fell idle, after this window or a later one."""
@@ -165,6 +170,12 @@ def first_of_windows(query: Query, pairs: list[tuple[Cell, OracleRow]]) -> list[
         if top.with_ties:
             kept += [pair for pair in mine[top.limit :] if by_value(mine[top.limit - 1], pair) == 0]
     return [pair for pair in pairs if any(pair is one for one in kept)]
+
+
+def row_result(time: int, shown: OracleRow, batch_id: int) -> OracleRow:
+    """A result of a query without a window."""
+    system = {"event_time": time, "batch": batch_id}
+    return {f"transom_{name}" if name in shown else name: value for name, value in system.items()} | shown
 
 
 def clock_value(clock: Clock, row: OracleRow, number: int) -> int | None:
@@ -277,12 +288,24 @@ class Oracle:
             before = {side: self.streams[side].accepted for side in sides}
             columns = {side: self.streams[side].columns for side in sides}
             pairs = known.pairs(batch.stream, new, before, columns, self.scalars)
-            for live in self.live.values():
-                if live.query.stream == name:
-                    verdicts = self.count(live, self.streams[name], pairs)
-                    live.account.update("late" if is_late else "counted" if is_late is False else "unwanted"
-                                        for is_late in verdicts)  # fmt: skip
-                    live.account.update({"in": len(pairs)})
+            if known.join.form is JoinForm.INNER:
+                self.count_rows_of(name, pairs)
+            else:  # with the rows that turn out to have no partner
+                known.brought = pairs
+
+    def count_rows_of(self, name: str, pairs: Sequence[OracleRow]) -> None:
+        """Count rows of a join for the queries that read it."""
+        for live in self.live.values():
+            if live.query.stream == name:
+                values = [
+                    value for row in pairs if (value := row.get(live.query.clock.attribute)) is not None
+                ]
+                live.past.begin(live.query, values, self.streams[name].closings(live.query.clock))
+                verdicts = self.count(live, self.streams[name], pairs)
+                live.account.update("late" if is_late else "counted" if is_late is False else "unwanted"
+                                    for is_late in verdicts)  # fmt: skip
+                live.account.update({"in": len(pairs)})
+        self.streams[name].accepted += pairs
 
     def advance_joins(self, batch: OracleBatch) -> Iterator[str]:
         """Move the clocks of joins after a batch; the streams of pairs that ended with it."""
@@ -295,8 +318,12 @@ class Oracle:
                 batch.end_of_stream,
                 lambda stream, clock: self.streams[stream].closings(clock),
             )
+            if known.join.form is not JoinForm.INNER:
+                self.count_rows_of(name, [*known.brought, *known.unmatched(has_ended)])
+                known.brought = []
             if known.closed is not None:
-                self.streams[name].punctuations = [Punctuation(known.join.clock, known.closed)]
+                until = known.closed - known.join.wait
+                self.streams[name].punctuations = [Punctuation(known.join.clock, until)]
             if has_ended:
                 yield name
 
@@ -335,6 +362,8 @@ class Oracle:
         query = live.query
         if query.is_on_demand:
             return self.keep_rows(live, stream, rows)
+        if query.is_row_query:
+            return self.find_rows(live, stream, rows)
         closings = stream.closings(query.clock)
         if query.window.is_keyed:
             return self.count_by_key(live, stream, rows)
@@ -418,6 +447,18 @@ class Oracle:
                 live.kept.append(KeptRow(value, group, values, earlier=False))
         return verdicts
 
+    def find_rows(
+        self, live: LiveQuery, stream: OracleStream, rows: Sequence[OracleRow]
+    ) -> list[bool | None]:
+        """Note the rows that satisfy a query without a window: each is a result, and none is late."""
+        query = live.query
+        verdicts: list[bool | None] = [None] * len(rows)
+        sql = {key_reference(place): key.scalar.sql for place, key in enumerate(query.keys)}
+        for i, value, _, values in self.matching(query, stream, rows, len(stream.accepted)):
+            verdicts[i] = False
+            live.found.append((value, {item.name: values[sql[item.sql]] for item in query.items}))
+        return verdicts
+
     def matching(
         self, query: Query, stream: OracleStream, rows: Sequence[OracleRow], before: int
     ) -> Iterator[tuple[int, int, tuple[Any, ...], ScalarValues]]:
@@ -443,6 +484,9 @@ class Oracle:
     def close_windows(self, live: LiveQuery, batch_id: int, ending: bool) -> list[OracleRow]:
         """Remove the windows that are closed now, and return their results."""
         query = live.query
+        if query.is_row_query:
+            found, live.found = sorted(live.found, key=lambda pair: pair[0]), []
+            return [row_result(time, shown, batch_id) for time, shown in found]
         if query.window.is_keyed:
             ended, live.ended_cells = live.ended_cells, []
             return self.report(live, ended, batch_id)

@@ -12,7 +12,7 @@ from transom.oracle.batches import OracleRow, OracleStreamRules
 from transom.oracle.window_close import WindowBounds
 from transom.sql.catalog import Scalars
 from transom.sql.interpreter.values import order, table_of, table_rows
-from transom.sql.query import JOIN_TIME, JoinSide, StreamJoin
+from transom.sql.query import JOIN_TIME, JoinForm, JoinSide, StreamJoin
 
 Closings = Callable[[str, Clock], Sequence[Punctuation]]
 
@@ -34,7 +34,12 @@ def with_columns(joins: Sequence[StreamJoin]) -> StreamJoin:
 
 @dataclass
 class OracleJoin:
-    """A join so far: how far its clock has come, which streams have ended, and the pairs that it can't make."""
+    """A join so far: how far its clock has come, which streams have ended, and the pairs that it can't make.
+
+    `undecided` are the rows of each side that may still find a first partner, `matched` those that have one, and
+    `gone` those that were returned without a partner when both streams ended. The latter two hold the side and the
+    identity of a row.
+    """
 
     join: StreamJoin
     closed: int | None = None
@@ -42,6 +47,10 @@ class OracleJoin:
     lost: list[tuple[int, int]] = field(
         default_factory=list
     )  # first and last times of pairs that came too late
+    undecided: tuple[list[OracleRow], list[OracleRow]] = field(default_factory=lambda: ([], []))
+    matched: set[tuple[int, int]] = field(default_factory=set)
+    gone: set[tuple[int, int]] = field(default_factory=set)
+    brought: list[OracleRow] = field(default_factory=list)  # rows of the result that are not counted yet
 
     def unseen_before(self, rows: Sequence[Sequence[OracleRow]]) -> int | None:
         """The time from which on no pair has a row that is here already."""
@@ -55,9 +64,12 @@ class OracleJoin:
 
     def _times(self, place: int, time: int) -> tuple[int, int]:
         """The earliest and the latest time that pairs of a row can have."""
-        low, high = self.join.low, self.join.high
-        partners = (time + low, time + high) if place == 0 else (time - high, time - low)
+        partners = self._partner_times(place, time)
         return max(time, partners[0]), max(time, partners[1])
+
+    def _partner_times(self, place: int, time: int) -> tuple[int, int]:
+        low, high = self.join.low, self.join.high
+        return (time + low, time + high) if place == 0 else (time - high, time - low)
 
     def pairs(
         self,
@@ -67,22 +79,36 @@ class OracleJoin:
         columns: Mapping[str, Columns],
         scalars: Scalars,
     ) -> list[OracleRow]:
-        """The pairs of a batch: at least one row is new, and the pair's time was not closed before."""
+        """The pairs of a batch: at least one row is new, and the pair's time was not closed before.
+
+        Of other joins than inner ones: the rows of the result that the batch brings.
+        """
         join, sides = self.join, self.join.sides
         here = [(new if side.stream == stream else []) for side in sides]
         everything = [[(row, False) for row in before[side.stream]] for side in sides]
+        returned: list[OracleRow] = []
         for place, rows in enumerate(here):
             everything[place] += [(row, True) for row in rows]
             for row in rows:
                 first, last = self._times(place, row[sides[place].time])
                 keys = self._keys(sides[place], [row], columns[stream], scalars)[0]
-                if self.closed is not None and first < self.closed and None not in keys:
+                if None in keys:
+                    if join.preserved[place] and join.form is not JoinForm.SEMI:
+                        returned.append(self._alone(place, row))
+                    continue
+                if self.closed is None or last >= self.closed:
+                    self.undecided[place].append(row)
+                if self.closed is not None and first < self.closed:
+                    low, _ = self._partner_times(place, row[sides[place].time])
+                    first = min(first, low) if join.preserved[1 - place] else first
+                    first = min(first, row[sides[place].time]) if join.preserved[place] else first
                     self.lost.append((first, min(last, self.closed - 1)))
         keyed = [
             self._keys(side, [row for row, _ in rows], columns[side.stream], scalars)
             for side, rows in zip(sides, everything, strict=True)
         ]
         found = []
+        rows_found = []
         for (one, one_is_new), one_keys in zip(everything[0], keyed[0], strict=True):
             for (other, other_is_new), other_keys in zip(everything[1], keyed[1], strict=True):
                 apart = other[sides[1].time] - one[sides[0].time]
@@ -96,7 +122,61 @@ class OracleJoin:
                     for a, b in zip(one_keys, other_keys, strict=True)
                 ):
                     found.append(self._pair(one, other) | {JOIN_TIME: time})
-        return found
+                    rows_found.append((one, other))
+        if join.form is JoinForm.INNER:
+            return found
+        return [*returned, *self._matched(found, rows_found, scalars)]
+
+    def _matched(
+        self, found: Sequence[OracleRow], rows: Sequence[tuple[OracleRow, OracleRow]], scalars: Scalars
+    ) -> list[OracleRow]:
+        """Note the rows of new pairs; the pairs of an outer join, or the rows of a semi join with a first partner."""
+        if not found:
+            return []
+        truth = [True] * len(found)
+        if self.join.condition is not None:
+            table = table_of(list(found), self.join.pair_columns)
+            projected = table_rows(scalars.project(table, {"holds": self.join.condition}))
+            truth = [row["holds"] is True for row in projected]
+        made = []
+        for pair, both, is_pair in zip(found, rows, truth, strict=True):
+            if not is_pair or any((place, id(row)) in self.gone for place, row in enumerate(both)):
+                continue
+            if self.join.form is JoinForm.OUTER:
+                made.append(pair)
+            for place, row in enumerate(both):
+                is_first = (place, id(row)) not in self.matched
+                self.matched.add((place, id(row)))
+                if is_first and self.join.form is JoinForm.SEMI and self.join.preserved[place]:
+                    made.append(self._alone(place, row))
+        return made
+
+    def _alone(self, place: int, row: OracleRow) -> OracleRow:
+        """A row without its partners."""
+        empty: OracleRow = {}
+        both = (row, empty) if place == 0 else (empty, row)
+        return self._pair(*both) | {JOIN_TIME: row[self.join.sides[place].time]}
+
+    def unmatched(self, has_ended: bool) -> list[OracleRow]:
+        """The rows without a partner that can't find one any more, or that the end of both streams returns."""
+        made = []
+        for place, side in enumerate(self.join.sides):
+            open_rows = []
+            for row in self.undecided[place]:
+                latest = self._times(place, row[side.time])[1]
+                is_decided = self.closed is not None and latest < self.closed
+                if not is_decided and not has_ended:
+                    open_rows.append(row)
+                    continue
+                if (place, id(row)) in self.matched:
+                    open_rows += [] if is_decided else [row]
+                elif self.join.preserved[place] and self.join.form in (JoinForm.OUTER, JoinForm.ANTI):
+                    made.append(self._alone(place, row))
+                    self.gone.add((place, id(row)))
+                elif not is_decided:
+                    open_rows.append(row)
+            self.undecided[place][:] = open_rows
+        return made
 
     def _pair(self, *rows: OracleRow) -> OracleRow:
         return {
@@ -111,9 +191,15 @@ class OracleJoin:
     ) -> list[tuple[Any, ...]]:
         if not rows:
             return []
-        texts = {f"{place}": key.sql for place, key in enumerate(side.keys)}
+        names = [f"{place}" for place in range(len(side.keys))]
+        texts = {name: key.sql for name, key in zip(names, side.keys, strict=True)}
+        if side.condition is not None:  # a row that does not satisfy it has no partner, as if a key was null
+            texts["condition"] = side.condition
         projected = table_rows(scalars.project(table_of(list(rows), columns), texts))
-        return [tuple(row[name] for name in texts) for row in projected]
+        return [
+            tuple(row[name] for name in names) if row.get("condition", True) is True else (None,) * len(names)
+            for row in projected
+        ]
 
     def advance(self, stream: str, has_rows: bool, has_ended: bool, closings: Closings) -> bool:
         """Move the clock after a batch of a stream; whether the join ended with it."""

@@ -11,13 +11,21 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from transom.aggregates.accumulators import Accumulator, CountRows, Moments, columns_in_moments
+from transom.aggregates.accumulators import (
+    Accumulator,
+    CountRows,
+    Extreme,
+    Moments,
+    Sum,
+    columns_in_moments,
+)
 from transom.aggregates.table import AggregateFunction, aggregate_function
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.durations import parse_instant
 from transom.elements import Clock, Using
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import (
+    PAIR_COUNT,
     And,
     Call,
     Comparison,
@@ -31,6 +39,7 @@ from transom.sql.query import (
     Scalar,
     scalars_of,
 )
+from transom.sql.syntax.canonical import quote
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,11 @@ class CompiledQuery:
         return self.query.is_standing
 
     @property
+    def is_row_query(self) -> bool:
+        """Whether the query has no window, and each row that satisfies it is a result."""
+        return self.query.is_row_query
+
+    @property
     def using(self) -> Using:
         """The structure in which it is looked up."""
         return self.query.using if isinstance(self.query, OnDemandQuery) else Using()
@@ -120,6 +134,11 @@ class CompiledQuery:
         """
         return self.query.window.is_keyed
 
+    @property
+    def is_combined(self) -> bool:
+        """Whether it reads combined pairs; then it has the slot `COUNTED_PAIRS`."""
+        return self.query.stream_join is not None and self.query.stream_join.is_combined
+
     @cached_property
     def slot_ids(self) -> tuple[str, ...]:
         """The ids of the query's slots."""
@@ -133,12 +152,12 @@ class CompiledQuery:
     @cached_property
     def needs_all_groups(self) -> bool:
         """Whether the results of a window are made of all its groups at once: LIMIT, LAG and EMIT EMPTY need that."""
-        return self.query.top is not None or self.follows_windows
+        return self.query.top is not None or self.reads_earlier_windows
 
     @cached_property
-    def follows_windows(self) -> bool:
+    def reads_earlier_windows(self) -> bool:
         """Whether the results of a window depend on the windows before it: its windows close in order."""
-        return self.query.follows_windows
+        return self.query.reads_earlier_windows
 
     def without_select_list(self) -> CompiledQuery:
         """The query whose results are the groups and aggregates themselves."""
@@ -206,7 +225,16 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     """Compile a query: every accumulator that its aggregates need becomes one slot."""
     slots: list[Slot] = []
     reads = []
+    is_combined = query.stream_join is not None and query.stream_join.is_combined
     for call in query.calls:
+        if is_combined:
+            places = []
+            for slot in _combined_slots(call):
+                if slot not in slots:
+                    slots.append(slot)
+                places.append(slots.index(slot))
+            reads.append(tuple(places))
+            continue
         argument = call.args[0] if call.args else None
         places = []
         for accumulator in _accumulators(call):
@@ -219,6 +247,8 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
         reads.append(tuple(places))
     if query.window.is_keyed:
         slots.append(Slot(CountRows(), None, query.where))
+    if is_combined:
+        slots.append(COUNTED_PAIRS)
     keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
     pinned: dict[str, tuple[Any, ...]] = {}
     for column, values in () if query.window.is_keyed else _pins(query.where):
@@ -226,6 +256,19 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     functions = tuple(aggregate_function(call.function) for call in query.calls)
     naive = naive and query.window.is_shared_by_groups  # others have one form of state
     return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
+
+
+COUNTED_PAIRS = Slot(
+    Sum(pa.int64()), Scalar(quote(PAIR_COUNT), pa.int64(), PAIR_COUNT), None
+)  # how many pairs there are
+
+
+def _combined_slots(call: Call) -> Iterator[Slot]:
+    """The slots of an aggregate over combined pairs: counts and sums add up, extremes stay extremes."""
+    for argument in call.args:
+        accumulators = _accumulators(replace(call, args=(argument,)))
+        is_extreme = all(isinstance(accumulator, Extreme) for accumulator in accumulators)
+        yield Slot(accumulators[0] if is_extreme else Sum(argument.type), argument, None)
 
 
 def _accumulators(call: Call) -> tuple[Accumulator, ...]:

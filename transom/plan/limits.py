@@ -32,6 +32,9 @@ class Limits:
     joined_pairs: int = 5_000_000  # of a join in a batch
     join_rows: int = 20_000_000  # that a join keeps of both streams
 
+    # Queries without a window. One with more results is suspended.
+    row_results: int = 5_000_000  # of a query in a batch
+
     # Results. A query with a longer list or text in a group of a window is suspended.
     collected_values: int = 10_000  # of collect_list, collect_set, array_agg, string_agg and listagg
 

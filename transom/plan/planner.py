@@ -325,7 +325,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
     for query in queries:
         # Which rows are late for sessions depends on the sessions that are open.
         home = None if query.gap is None else state.queries[query.name].homes[0]
-        key = query.selection, query.needs_all_groups, query.follows_windows, home
+        key = query.selection, query.needs_all_groups, query.reads_earlier_windows, home
         alike.setdefault(key, []).append(query)
     conjuncts: dict[str, Predicate] = {}
     interests = []
@@ -344,7 +344,7 @@ def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Intere
                 first.pinned or NO_COLUMNS,
                 tuple(windows),
                 tuple(map(tuple, windows.values())),
-                first.follows_windows,
+                first.reads_earlier_windows,
             )
         )
     return tuple(interests)
@@ -364,6 +364,6 @@ def query_index(state: State, queries: Sequence[CompiledQuery], interests: Seque
         tuple(query.clock for query in queries),
         tuple(query.closing_columns or NO_COLUMNS for query in queries),
         tuple(query.pinned or NO_COLUMNS for query in queries),
-        np.array([query.follows_windows for query in queries], bool),
+        np.array([query.reads_earlier_windows for query in queries], bool),
         np.array([place for place, query in enumerate(queries) if query.gap is not None], np.int64),
     )

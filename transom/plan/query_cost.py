@@ -21,7 +21,7 @@ from transom.plan.limits import Limits
 from transom.promising.zones import ZONES_PER_GRANULARITY
 from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import OnDemandQuery, Query, Scalar, scalars_of
+from transom.sql.query import OnDemandQuery, Query, RowQuery, Scalar, StreamJoin, scalars_of
 from transom.sql.syntax.spark_parser import parse_expression
 
 COLUMN_BYTES = 1_000.0  # assumed of a text in a column
@@ -133,6 +133,23 @@ def _length_estimate(texts: Iterable[str]) -> Estimate:
 
 
 @_estimates.register
+def _(query: RowQuery) -> Iterator[Estimate]:
+    yield Estimate(
+        "select_items", len(query.items), "columns in its results", "split it into several queries"
+    )
+    if query.stream_join is not None:
+        yield _bound_estimate(query.stream_join)
+    yield _length_estimate(scalar.sql for scalar in query.scalars())
+    yield _text_estimate(_longest_text(query))
+
+
+def _bound_estimate(join: StreamJoin) -> Estimate:
+    reach = max(join.high, 0) - min(join.low, 0)
+    what = f"units of {join.kind.value} in the time bound of its join"
+    return Estimate("join_bound", reach, what, "use a shorter time bound")
+
+
+@_estimates.register
 def _(query: Query) -> Iterator[Estimate]:
     spec = query.window
     yield Estimate(
@@ -152,12 +169,11 @@ def _(query: Query) -> Iterator[Estimate]:
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
         )
-    texts = [*(scalar.sql for scalar in query.scalars()), *(item.sql for item in query.items)]
+    texts = [*(scalar.sql for scalar in query.over_pairs.scalars()), *(item.sql for item in query.items)]
     if (join := query.stream_join) is not None:
-        reach = max(join.high, 0) - min(join.low, 0)
-        what = f"units of {join.kind.value} in the time bound of its join"
-        yield Estimate("join_bound", reach, what, "use a shorter time bound")
+        yield _bound_estimate(join)
         texts += [key.sql for side in join.sides for key in side.keys]
+        texts += join.condition_texts
     yield Estimate(
         "past_windows",
         max([query.most_empty, *(lag.windows for lag in query.lags)]),
@@ -203,7 +219,9 @@ def _text_estimate(amount: float) -> Estimate:
 
 def _longest_text(query: Query) -> float:
     """The longest text that an expression of the query makes."""
-    found = [_text_bytes(scalar.sql, {}) for scalar in query.scalars()]
+    found = [_text_bytes(scalar.sql, {}) for scalar in query.over_pairs.scalars()]
+    if query.stream_join is not None:
+        found += [_text_bytes(text, {}) for text in query.stream_join.condition_texts]
     values = {f"a{i}": _longest(call.args) for i, call in enumerate(query.calls)}
     values |= {f"k{i}": _longest([key.scalar]) for i, key in enumerate(query.keys)}
     found += [_text_bytes(item.sql, values) for item in query.items]

@@ -23,7 +23,7 @@ class Replacement:
     continues: bool
 
     @property
-    def aside(self) -> CompiledQuery:
+    def renamed(self) -> CompiledQuery:
         """The query that leaves, under a name that no query has: names are printable."""
         return replace(self.before, name=f"{self.before.name}\0replaced")
 

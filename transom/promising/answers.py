@@ -16,7 +16,7 @@ from transom.columns.arrays import Ints
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import as_numbers, column_name
-from transom.promising.found_tuples import truth_of
+from transom.promising.found_tuples import TupleReading, selected_rows, truth_of
 from transom.promising.probes import Draws, Probe
 from transom.promising.representation import Representation
 from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
@@ -24,7 +24,7 @@ from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import Figure, PreferenceQuery
 from transom.sql.query import free_name
-from transom.state.promising import Coverage, PreferenceState, PromisingState
+from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
 
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -37,13 +37,15 @@ ANSWER_SYSTEM_COLUMNS = (
 )
 BATCH, DRAWN, TOTAL = "batch", "drawn", "total"  # of the tuples of a sample
 BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
+EXPIRED = ("expired", pa.bool_())  # whether a selected tuple has left the window
 
 
 def preference_schema(query: PreferenceQuery) -> pa.Schema:
     """The columns of a preference query's results; a system column gets a prefix if an item has its name.
 
     A row is `complete` if its batch skipped no probes; `share` is the part of the batch's estimated output that
-    was produced, and `skipped` the estimated number of tuples that were skipped. The aggregates of an even sample
+    was produced, and `skipped` the estimated number of tuples that were skipped. A selection with a window reports
+    each tuple again, as `expired`, when it leaves the window. The aggregates of an even sample
     have bounds, named like those of early results.
     """
     items = [(item.name, item.type) for item in query.outputs]
@@ -54,7 +56,8 @@ def preference_schema(query: PreferenceQuery) -> pa.Schema:
             (f"{item.name}_{bound}", pa.float64()) for item in query.figures for bound in ("low", "high")
         ]
         items += [(free_name(name, taken), kind) for name, kind in bounds]
-    system = [BEHIND, *ANSWER_SYSTEM_COLUMNS] if query.figures else ANSWER_SYSTEM_COLUMNS
+    own = [BEHIND] if query.figures else [EXPIRED] if query.expires else []
+    system = [*own, *ANSWER_SYSTEM_COLUMNS]
     return pa.schema(items + [(free_name(name, taken), kind) for name, kind in system])
 
 
@@ -90,10 +93,22 @@ def answer_query(
         )
         if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
-        return QueryAnswer(_aggregated(query, selected, moment, coverage), rows, selected)
+        summary = promising_state.summaries[query.sides[0].summary]
+        cut = cut_batches(query, own.since, summary) if query.samples else {}
+        return QueryAnswer(_aggregated(query, selected, cut, moment, coverage), rows, selected)
+    if query.expires:
+        own = promising_state.queries[probes[0].name]
+        high = promising_state.summaries[query.sides[0].summary].representation.high
+        new = None
+        if table is not None and rows:
+            new = selected_outputs(table["0time"].to_numpy(), _outputs(query, table, scalars))
+        answer = answer_in_window(query, own.selected, new, high)
+        return QueryAnswer(
+            presented(query, answer.columns, answer.rows, moment, coverage), rows, answer.selected
+        )
     if table is None or not rows:
         return QueryAnswer(preference_schema(query).empty_table(), 0)
-    return QueryAnswer(_presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
+    return QueryAnswer(presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
 
 
 def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
@@ -110,19 +125,94 @@ def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[
     return columns
 
 
-def _presented(
+def presented(
     query: PreferenceQuery,
     columns: Sequence[pa.ChunkedArray | pa.Array],
     rows: int,
     moment: Moment,
     coverage: Coverage,
 ) -> pa.Table:
+    """Results with the system columns about their batch."""
     system = [moment.batch_id, moment.made, coverage.complete, coverage.share, coverage.skipped]
     constant = [
         pa.repeat(pa.scalar(value, kind), rows)
         for value, (_, kind) in zip(system, ANSWER_SYSTEM_COLUMNS, strict=True)
     ]
     return pa.Table.from_arrays([*columns, *constant], schema=preference_schema(query))
+
+
+# --- selections with a window -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SelectionAnswer:
+    """The rows that a selection with a window reports, as columns, and the selected tuples that are in the window."""
+
+    columns: Sequence[pa.ChunkedArray | pa.Array]
+    rows: int
+    selected: pa.Table
+
+
+def selected_outputs(times: Ints, columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Table:
+    """Selected tuples as a selection with a window keeps them: their times, and the columns of the SELECT list."""
+    names = [aggregate_column(number) for number in range(len(columns))]
+    return pa.Table.from_arrays([pa.array(times), *columns], names=["time", *names])
+
+
+def answer_in_window(
+    query: PreferenceQuery, selected: pa.Table | None, new: pa.Table | None, high: int | None
+) -> SelectionAnswer:
+    """The new tuples, and the tuples that have expired: those that are a window older than the newest tuple.
+
+    A new tuple may have expired already; it is reported twice, as if it had been found in time (section 4.2).
+    """
+    window = query.preference.window
+    assert window is not None
+    if new is None:
+        kinds = [pa.field(aggregate_column(i), output.type) for i, output in enumerate(query.outputs)]
+        new = pa.schema([pa.field("time", pa.int64()), *kinds]).empty_table()
+    kept = new if selected is None else pa.concat_tables([selected, new])
+    expired = new.slice(0, 0)
+    if high is not None and kept.num_rows:
+        is_old = np.asarray(kept["time"].to_numpy() <= high - window)
+        if is_old.any():
+            kept, expired = kept.filter(pa.array(~is_old)), kept.filter(pa.array(is_old))
+    shown = pa.concat_tables([new, expired])
+    marks = pa.array(np.arange(shown.num_rows) >= new.num_rows)
+    return SelectionAnswer([*shown.columns[1:], marks], shown.num_rows, kept.combine_chunks())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How many tuples each of several selections produced, and how many it skipped."""
+
+    produced: Ints
+    skipped: Ints
+
+
+def outputs_of(
+    query: PreferenceQuery, table: pa.Table, rows: Ints, scalars: Scalars
+) -> list[pa.ChunkedArray]:
+    """The columns of a selection's SELECT list for some rows of a batch's tuples."""
+    places = pa.array(rows)
+    columns = {f"0.{name}": one_array(table[f".{name}"]).take(places) for name in query.sides[0].columns}
+    return _outputs(query, pa.table(columns), scalars)
+
+
+def shown_together(
+    query: PreferenceQuery, table: pa.Table, rows: Ints, shown: Shown, moment: Moment, scalars: Scalars
+) -> pa.Table:
+    """The results of selections with the same SELECT list as `query`: rows of the batch's tuples, one selection after
+    the other."""
+    outputs = outputs_of(query, table, rows, scalars)
+    whole = shown.produced + shown.skipped
+    values = (shown.skipped == 0, shown.produced / whole, shown.skipped.astype(np.float64))
+    coverage = [pa.array(np.repeat(numbers, shown.produced)) for numbers in values]
+    constant = [
+        pa.repeat(pa.scalar(value, kind), len(rows))
+        for value, (_, kind) in zip((moment.batch_id, moment.made), ANSWER_SYSTEM_COLUMNS, strict=False)
+    ]
+    return pa.Table.from_arrays([*outputs, *constant, *coverage], schema=preference_schema(query))
 
 
 # --- aggregates -------------------------------------------------------------------------------
@@ -188,17 +278,47 @@ def _looked_up(numbers: Mapping[int, int], keys: Ints) -> Ints:
 
 
 def _aggregated(
-    query: PreferenceQuery, selected: pa.Table | None, moment: Moment, coverage: Coverage
+    query: PreferenceQuery,
+    selected: pa.Table | None,
+    cut: Mapping[int, int],
+    moment: Moment,
+    coverage: Coverage,
 ) -> pa.Table:
-    """The aggregates over the selected tuples."""
-    figures = [_estimated(query, i, selected) for i in range(len(query.figures))]
+    """The aggregates over the selected tuples; `cut` has the tuples of batches that are partly in the window."""
+    sample = None
+    if query.samples and selected is not None and selected.num_rows:
+        numbers = (selected[name].to_numpy() for name in (BATCH, DRAWN, TOTAL))
+        sample = EvenSample(*numbers).within_window(cut)
+    figures = [_estimated(query, i, selected, sample) for i in range(len(query.figures))]
     items = [
         pa.array([value], figure.type) for (value, _, _), figure in zip(figures, query.figures, strict=True)
     ]
     if query.samples:
         items += [pa.array([bound], pa.float64()) for _, *bounds in figures for bound in bounds]
     behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])
-    return _presented(query, [*items, behind], 1, moment, coverage)
+    return presented(query, [*items, behind], 1, moment, coverage)
+
+
+def cut_batches(query: PreferenceQuery, since: int, summary: SummaryState) -> dict[int, int]:
+    """The batches that are partly in the window of a sample, and how many selected tuples of each are in it.
+
+    They are counted where the tuples are at hand. On the executors, the sample itself has to estimate them.
+    """
+    window, high = query.preference.window, summary.representation.high
+    if window is None or high is None or summary.files:
+        return {}
+    floor, counts = high - window + 1, dict[int, int]()
+    reading = TupleReading(query, 0, (summary.representation.shape.column,), since)
+    for tuples in (run.tuples for run in summary.runs):
+        if tuples.times[0] >= floor or tuples.times[1] < floor:
+            continue
+        is_old = tuples.time < floor
+        cut = np.unique(tuples.batch_id[is_old])
+        inside = tuples.where(~is_old & np.isin(tuples.batch_id, cut))
+        selected = inside.batch_id[selected_rows(reading, inside)]
+        for batch_id, count in zip(*np.unique(selected, return_counts=True), strict=True):
+            counts[int(batch_id)] = int(count)
+    return counts
 
 
 def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
@@ -212,19 +332,18 @@ def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
 
 
 def _estimated(
-    query: PreferenceQuery, number: int, selected: pa.Table | None
+    query: PreferenceQuery, number: int, selected: pa.Table | None, sample: EvenSample | None
 ) -> tuple[object, float | None, float | None]:
     """The value of an aggregate; over a sample, its estimate for all tuples, and its bounds."""
     figure = query.figures[number]
     value = _figure(figure, number, selected)
-    if not query.samples or selected is None or not selected.num_rows:
+    if sample is None or selected is None:
         return value, None, None
     column = None if figure.argument is None else one_array(selected[aggregate_column(number)])
     is_number = column is not None and _is_number(column.type)
     counts = figure.argument is None or figure.function == "count"
     if not counts and not (is_number and figure.function in ESTIMATED_FUNCTIONS):
         return value, None, None
-    sample = EvenSample(*(selected[name].to_numpy() for name in (BATCH, DRAWN, TOTAL)))
     if sample.is_complete:
         exact = None if value is None else float(str(value))
         return value, exact, exact

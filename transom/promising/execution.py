@@ -30,10 +30,18 @@ from transom.promising.batch_tuples import (
     concat_tuples,
     tuple_columns,
 )
+from transom.promising.found_tuples import even_places, ranked_places
+from transom.promising.moved_lines import with_lines_by_value
 from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Draws, Probe, ProbeResult, make_probes
+from transom.promising.shared_selections import (
+    BatchSelections,
+    SelectionGroups,
+    SharedAnswers,
+    answer_together,
+)
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import FIELDS, KeptTuples
@@ -106,6 +114,7 @@ class Promising:
         self.backend, self.planner, self.place = backend, planner, planner.strategy.place
         self.tuples, self.pace = PartitionedTuples(files, planner), Pace()
         self.review = StructureReview(planner.strategy.limits)
+        self.selections = SelectionGroups()
         self._inserting = 0.0
 
     # --- when a batch begins ---
@@ -158,33 +167,56 @@ class Promising:
         """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
         started = self.clock()
         before, living = output.state.promising, queries
+        to_files = [name for name, arrival in arrivals.items() if arrival.file is not None]
+        before = _divided(before, living, [name for name in to_files if not before.summaries[name].files])
         summaries = {
             name: with_arrival(summary_state, arrivals[name]) if name in arrivals else summary_state
             for name, summary_state in before.summaries.items()
         }
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
         promising_state = PromisingState(summaries, before.queries)
-        planner = ProbePlanner(promising_state, arrivals, intent.batch_id, DriverTuples(promising_state))
+        selections = BatchSelections(promising_state, arrivals, living, self.selections)
+        read, moment = DriverTuples(promising_state), Moment(intent.batch_id, made=at)
+        planner = ProbePlanner(promising_state, arrivals, intent.batch_id, read, selections.rows)
+        indexed = self.clock()
+        together = SharedAnswers()
+        if planner.by_key is not None:
+            together = answer_together(selections, planner.by_key, budgets, moment, self.backend.scalars)
+        began = self.clock()
         plans = {
             name: planner.plan(name, query, budgets[name])
             for name, query in living.items()
-            if intent.resumes or any(side.summary in arrivals for side in query.sides)
+            if name not in together.queries
+            and (intent.resumes or any(side.summary in arrivals for side in query.sides))
         }
         planned = self.clock()
         made = self._made(plans, planner, budgets)
-        answered = self._answered(made, planner, queries, Moment(intent.batch_id, made=at))
-        charge = sum(query_probes.charge for query_probes in made.values())
+        answered = self._answered(made, planner, queries, moment)
+        charge = sum(query_probes.charge for query_probes in made.values()) + together.charge
         probed = self.clock()
-        promising_state = PromisingState(evicted(summaries, living), answered.queries)
+        summaries = _with_rankings(summaries, planner)
+        promising_state = PromisingState(evicted(summaries, living), answered.queries | together.queries)
         whole = {name: self._whole_budget(query, budgets[name]) for name, query in living.items()}
-        given = ReviewInput(intent.batch_id, arrivals, living, whole)
+        produced = _produced(before, promising_state, living) if arrivals else {}
+        spent = self._inserting + self.clock() - started
+        given = ReviewInput(intent.batch_id, arrivals, living, whole, produced, spent)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
-        after = replace(output.state, promising=self.tuples.rolled_up(promising_state, intent.batch_id))
-        results = Results([*output.results.batches, *answered.batches], output.results.stored)
-        if made:  # a budget is that of one query
-            others = planned - started + self.clock() - probed
-            fixed = self._inserting + others / len(made) if arrivals else 0.0
-            self.pace.note(charge // len(made), (probed - planned) / len(made), fixed)
+        rolled_up = self.tuples.rolled_up(promising_state, intent.batch_id)
+        moved = [
+            name
+            for name, own in rolled_up.summaries.items()
+            if own.files and not promising_state.summaries[name].files
+        ]
+        divided = _divided(promising_state, living, moved)
+        after = replace(output.state, promising=replace(rolled_up, queries=divided.queries))
+        results = Results(
+            [*output.results.batches, *answered.batches, *together.batches], output.results.stored
+        )
+        if count := len(made) + len(together.queries):  # a budget is that of one query
+            probing = began - indexed + probed - planned
+            others = self.clock() - started - probing
+            fixed = self._inserting + others / count if arrivals else 0.0
+            self.pace.note(charge // count, probing / count, fixed)
         return replace(output, state=after, results=results)
 
     def _whole_budget(self, query: PreferenceQuery, budget: int | None) -> int | None:
@@ -273,6 +305,7 @@ class DriverTuples:
         self.state = promising_state
         self._read: dict[tuple[str, str, bytes], KeptTuples] = {}
         self._near: dict[tuple[str, int | None, int | None], KeptTuples] = {}
+        self._places: dict[tuple[str, int, str | None], Ints] = {}
 
     def batches(self, summary: str, batches: Ints) -> KeptTuples:
         return self._chosen(summary, "batch_id", batches)
@@ -301,6 +334,18 @@ class DriverTuples:
         ]
         return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
 
+    def places(self, summary: str, batch_id: int, ranking: str | None) -> Ints:
+        key = summary, batch_id, ranking
+        if key not in self._places:
+            tuples = self.batches(summary, np.array([batch_id]))
+            if ranking is None:
+                self._places[key] = even_places(tuples, batch_id)
+            else:
+                known = self.state.summaries[summary].rankings
+                keys = next(one.key for one in known if (one.batch_id, one.name) == (batch_id, ranking))
+                self._places[key] = ranked_places(tuples, keys)
+        return self._places[key]
+
     def _chosen(self, summary: str, what: str, numbers: Ints) -> KeptTuples:
         key = summary, what, numbers.tobytes()
         if key not in self._read:
@@ -313,6 +358,30 @@ def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | Non
     """The probes that a query may make in a batch; a query that joins with this batch has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
     return intent.probes.get(name, query.preference.probes or timed)
+
+
+def _produced(before: PromisingState, after: PromisingState, queries: Preferences) -> dict[str, int]:
+    """The output of a batch by summary: that of all queries that read it."""
+    produced = dict.fromkeys(after.summaries, 0)
+    for name, query in queries.items():
+        count = after.queries[name].done.produced - before.queries[name].done.produced
+        for side in query.sides:
+            produced[side.summary] += count
+    return produced
+
+
+def _divided(state: PromisingState, queries: Preferences, moved: Sequence[str]) -> PromisingState:
+    """The state in which selections can resume tuples that move to the executors."""
+    return with_lines_by_value(state, queries, moved, DriverTuples(state)) if moved else state
+
+
+def _with_rankings(summaries: Mapping[str, SummaryState], planner: ProbePlanner) -> dict[str, SummaryState]:
+    """The summaries with the orders in which this batch's budgets took the tuples."""
+    rankings = {} if planner.by_key is None else planner.by_key.rankings
+    return {
+        name: replace(own, rankings=(*own.rankings, *rankings[name].values())) if name in rankings else own
+        for name, own in summaries.items()
+    }
 
 
 def _driver_arrival(

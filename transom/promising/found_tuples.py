@@ -118,37 +118,43 @@ def found_pairs(
     return FoundTuples(lines, matches, (arriving.table, others.table), collide)
 
 
-def found_selection(reading: TupleReading, keys: Keys | None, tuples: KeptTuples) -> FoundTuples:
-    """The tuples of a batch that a selection selects; without keys, one line for each value."""
-    return selected_lines(reading, keys, tuples, selected_rows(reading, tuples))
-
-
 def selected_rows(reading: TupleReading, tuples: KeptTuples) -> Ints:
     """The rows of the tuples that a selection selects."""
     return _chosen(tuples, reading.query.sides[0].where, None, reading.since)
 
 
 def selected_lines(reading: TupleReading, keys: Keys | None, tuples: KeptTuples, rows: Ints) -> FoundTuples:
-    """The selected rows of a batch's tuples, as a line for each key; as a single line to draw a sample from."""
-    if reading.query.samples:
-        rows = rows[np.lexsort((tuples.key[rows], tuples.time[rows]))]  # in whatever order the buckets are
-        return all_selected(
-            tuples, rows[_permutation(len(rows), int(tuples.batch_id[0]) if len(tuples) else 0)]
-        )
+    """The selected rows of a batch's tuples, as a line for each key."""
     some = TupleRows(rows, tuples.key[rows], tuples.time[rows])
     keys = np.unique(some.key) if keys is None else keys
     seed = int(tuples.batch_id[0]) if reading.spreads and len(tuples) else None
     return FoundTuples(Lines.of_keys(keys), selection_matches(keys, some, seed), (tuples.table,))
 
 
-def _permutation(size: int, seed: int) -> Ints:
-    """The numbers below a size in an order that has nothing to do with anything else, the same for each seed."""
-    mixed = mix_bits(np.arange(size, dtype=np.uint64) ^ mix_bits(np.array([seed], np.uint64)))
-    return np.argsort(mixed, kind="stable")
+def even_places(tuples: KeptTuples, batch_id: int) -> Ints:
+    """The place of each tuple of a batch in an order that has nothing to do with time or value."""
+    order = np.lexsort((tuples.key, tuples.time))  # in whatever order the buckets are
+    numbers = np.arange(len(order), dtype=np.uint64)
+    mixed = mix_bits(numbers ^ mix_bits(np.array([batch_id], np.uint64)))
+    return _places(order[np.argsort(mixed, kind="stable")])
 
 
-def all_selected(tuples: KeptTuples, rows: Ints) -> FoundTuples:
-    """The selected rows as a single line, for a query that takes them all."""
+def ranked_places(tuples: KeptTuples, ranking: Keys) -> Ints:
+    """The place of each tuple of a batch whose values are taken in the order of a ranking, each by time."""
+    by_key = np.argsort(ranking)
+    rank = by_key[np.searchsorted(ranking, tuples.key, sorter=by_key)]
+    return _places(np.lexsort((tuples.time, rank)))
+
+
+def _places(order: Ints) -> Ints:
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def all_selected(tuples: KeptTuples, rows: Ints, place: Ints | None = None) -> FoundTuples:
+    """The selected rows as a single line; in the order of their places, if these are given."""
+    rows = rows if place is None else rows[np.argsort(place[rows])]
     none, one = np.zeros(0, np.int64), np.array([len(rows)])
     matches = KeyMatches(1, np.zeros(1, np.int64), none, rows, np.zeros(1, np.int64), one)
     return FoundTuples(Lines.of_keys(np.zeros(1, np.uint64)), matches, (tuples.table,))

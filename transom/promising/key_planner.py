@@ -13,7 +13,9 @@ from transom.promising.found_tuples import (
     FoundTuples,
     TupleReading,
     all_selected,
+    even_places,
     found_pairs,
+    ranked_places,
     regions_by_key,
     selected_lines,
     selected_rows,
@@ -21,11 +23,25 @@ from transom.promising.found_tuples import (
 from transom.promising.joins import newest_window_start
 from transom.promising.key_matches import EARLIEST, LATEST, Lines
 from transom.promising.probes import TupleReader
-from transom.promising.regions import Regions
+from transom.promising.regions import WHOLE_BATCH, Regions
 from transom.promising.representation import Representation
+from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import Column, EstimatedCount, promised
-from transom.state.promising import PromisingState
+from transom.state.promising import BatchRanking, PromisingState
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """The order in which a budget takes the tuples of a batch: the place of each, and its promise."""
+
+    place: Ints
+    promise: Floats
+
+    def promise_at(self, rows: Ints) -> Floats:
+        """The promises of some tuples."""
+        return self.promise[rows]
 
 
 @dataclass(frozen=True)
@@ -46,31 +62,82 @@ class KeyPlanner:
         arrivals: Mapping[str, BatchArrival],
         batch_id: int,
         read: TupleReader,
+        selected: Callable[[str, str], Ints | None] | None = None,
     ):
+        """`selected` knows the rows of a summary's new tuples that a selection selects, or None."""
         self.state, self.arrivals, self.batch_id, self.read = state, arrivals, batch_id, read
+        self._selected = selected
+        self.rankings: dict[str, dict[str, BatchRanking]] = {}  # of this batch, by summary and name
+        self._orders: dict[Hashable, BatchOrder] = {}
         self._pairs: dict[Hashable, FoundTuples] = {}
         self._rows: dict[Hashable, Ints] = {}
         self._totals: dict[Hashable, Floats] = {}
 
-    def matches(self, reading: TupleReading) -> BatchMatches | None:
-        """The matches of the tuples that arrived on a side; None if there are none."""
+    def matches(self, name: str, reading: TupleReading) -> BatchMatches | None:
+        """The matches of the tuples that arrived on a side of a query; None if there are none."""
         query, side = reading.query, reading.query.sides[reading.side]
         arrival = self.arrivals.get(side.summary)
         if arrival is None or arrival.run is None:
             return None
         tuples = arrival.run.tuples
         if len(query.sides) == 1:
-            shared = side.summary, side.where, reading.since
-            if shared not in self._rows:
-                self._rows[shared] = selected_rows(reading, tuples)
-            rows = self._rows[shared]
-            return BatchMatches(
-                len(rows),
-                lambda: all_selected(tuples, rows),
-                lambda: selected_lines(reading, None, tuples, rows),
-            )
+            rows = self._selected_rows(name, reading, tuples)
+
+            def lines() -> FoundTuples:
+                if not _has_order(query):
+                    return selected_lines(reading, None, tuples, rows)
+                return all_selected(tuples, rows, self.order(side.summary, query, query.ranking).place)
+
+            return BatchMatches(len(rows), lambda: all_selected(tuples, rows), lines)
         found = self._found_pairs(reading, arrival)
         return BatchMatches(found.matches.total, lambda: found, lambda: found)
+
+    def _selected_rows(self, name: str, reading: TupleReading, tuples: KeptTuples) -> Ints:
+        side = reading.query.sides[0]
+        known = None if self._selected is None else self._selected(side.summary, name)
+        if known is not None:
+            return known
+        shared = side.summary, side.where, reading.since
+        if shared not in self._rows:
+            self._rows[shared] = selected_rows(reading, tuples)
+        return self._rows[shared]
+
+    def order(self, summary: str, query: PreferenceQuery, ranking: str | None) -> BatchOrder:
+        """The order in which a selection takes the batch's tuples; it is remembered if it has a ranking."""
+        if (summary, ranking) not in self._orders:
+            arrival = self.arrivals[summary]
+            assert arrival.run is not None
+            tuples = arrival.run.tuples
+            if ranking is None:
+                order = BatchOrder(even_places(tuples, self.batch_id), np.ones(len(tuples)))
+            else:
+                worth = self._value_promises(query, arrival)
+                keys = arrival.values.key
+                ranked = keys[np.lexsort((keys, -worth))]
+                known = BatchRanking(self.batch_id, ranking, arrival.low, ranked)
+                self.rankings.setdefault(summary, {})[ranking] = known
+                order = BatchOrder(ranked_places(tuples, ranked), worth[np.searchsorted(keys, tuples.key)])
+            self._orders[summary, ranking] = order
+        return self._orders[summary, ranking]
+
+    def batch_regions(self, summary: str, counts: Ints, promise: Floats) -> Regions:
+        """A region with all selected tuples of the batch for each selection."""
+        arrival, size = self.arrivals[summary], len(counts)
+        return Regions(
+            key=np.zeros(size, np.uint64),
+            bucket=np.full(size, WHOLE_BATCH),
+            batch_id=np.full(size, self.batch_id),
+            since=np.full(size, arrival.low),
+            until=np.full(size, arrival.high + 1),
+            low=np.full(size, arrival.low),
+            arriving=np.ones(size, np.int64),
+            cell=counts,
+            done=np.zeros(size, np.int64),
+            promise=promise,
+            expected=counts.astype(np.float64),
+            likely=counts > 0,
+            by_key=np.ones(size, bool),
+        )
 
     def _found_pairs(self, reading: TupleReading, arrival: BatchArrival) -> FoundTuples:
         query, run = reading.query, arrival.run
@@ -91,10 +158,11 @@ class KeyPlanner:
         """The lines of matches as regions, with their promises."""
         query = reading.query
         arrival = self.arrivals[query.sides[reading.side].summary]
-        if query.samples:
-            low, none = np.array([arrival.low]), np.zeros(1, np.int64)
-            times = low, np.array([arrival.high + 1])
-            return regions_by_key(found, self.batch_id, none, low, np.ones(1), times)
+        if _has_order(query):
+            order = self.order(query.sides[0].summary, query, query.ranking)
+            first = found.matches.order[:1]
+            promise = order.promise_at(first) if len(first) else np.zeros(1)
+            return self.batch_regions(query.sides[0].summary, found.matches.counts, promise)
         values, key = arrival.values, found.lines.key
         value = np.searchsorted(values.key, key)
         number = None if values.number is None else values.number[value]
@@ -117,7 +185,7 @@ class KeyPlanner:
         preference, values = query.preference, arrival.values
         probing = self.state.summaries[query.sides[reading.side].summary].representation
         arriving = values.count[value].astype(np.float64)
-        own = arriving if preference.order == "weighted" else self._total(reading, probing, arrival)[value]
+        own = arriving if preference.order == "weighted" else self._total(query, probing, arrival)[value]
         counts = {query.sides[reading.side].stream: own}
         faded: Floats = np.ones(len(value))
         if len(query.sides) == 1:
@@ -135,20 +203,18 @@ class KeyPlanner:
                 partners = np.bincount(value, partners, len(values)).astype(np.float64)[value]
             counts[probed.shape.stream] = partners
 
-        def leaf_values(leaf: EstimatedCount | Column) -> Floats:
-            if isinstance(leaf, EstimatedCount):
-                return counts[leaf.stream]
-            numbers = arrival.means.get(leaf.column, values.number)
-            if numbers is None:
-                raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
-            return numbers[value]
-
-        worth = np.broadcast_to(promised(query.promise, leaf_values), len(value)).astype(np.float64)
+        worth = _promised(query, arrival, lambda leaf: counts[leaf.stream], value)
         return worth / faded if preference.order == "asc" else worth * faded
 
-    def _total(self, reading: TupleReading, probing: Representation, arrival: BatchArrival) -> Floats:
+    def _value_promises(self, query: PreferenceQuery, arrival: BatchArrival) -> Floats:
+        """The promise of each value of a batch, for a selection with desc."""
+        probing = self.state.summaries[query.sides[0].summary].representation
+        total = self._total(query, probing, arrival)
+        return _promised(query, arrival, lambda leaf: total, np.arange(len(arrival.values)))
+
+    def _total(self, query: PreferenceQuery, probing: Representation, arrival: BatchArrival) -> Floats:
         """How often each value of a batch occurs in the window of its stream: the tuples at hand are counted."""
-        window, values = reading.query.preference.window, arrival.values
+        window, values = query.preference.window, arrival.values
         shared = probing.shape.name, window
         if shared not in self._totals:
             since = newest_window_start(probing, window)
@@ -158,6 +224,27 @@ class KeyPlanner:
             counts = np.bincount(value[values.key[value] == key], minlength=len(values))
             self._totals[shared] = np.maximum(counts, values.count).astype(np.float64)
         return self._totals[shared]
+
+
+def _has_order(query: PreferenceQuery) -> bool:
+    """Whether a selection takes the tuples of a batch in an order that does not depend on what it selects."""
+    return query.is_even or query.ranking is not None
+
+
+def _promised(
+    query: PreferenceQuery, arrival: BatchArrival, counts: Callable[[EstimatedCount], Floats], value: Ints
+) -> Floats:
+    """The promises of some values of a batch, given their counts."""
+
+    def leaf_values(leaf: EstimatedCount | Column) -> Floats:
+        if isinstance(leaf, EstimatedCount):
+            return counts(leaf)
+        numbers = arrival.means.get(leaf.column, arrival.values.number)
+        if numbers is None:
+            raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
+        return numbers[value]
+
+    return np.broadcast_to(promised(query.promise, leaf_values), len(value)).astype(np.float64)
 
 
 def _bands(probed: Representation, arrival: BatchArrival) -> Lines:

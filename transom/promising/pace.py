@@ -13,6 +13,7 @@ ALIKE = 1.25  # batches whose probes differ by less than this factor show the sa
 LEAST_SLOPE = 0.1  # of a probe's average cost: so much of it at least is not overhead
 FIRST_PROBES = 100_000  # of a budget of time, while no pace is known
 LEAST_PROBES = 1_024  # however short the time is
+STALL = 1.5  # a batch counts as at most so many times as long as expected
 LEAST_TIME = 0.1  # the part of a budget that is left for probes, however long insertion and planning take
 
 
@@ -23,6 +24,9 @@ class Pace:
     `fixed` are the seconds to insert tuples and to plan, which a batch takes whatever its budget. Making probes has
     an overhead too, which is the intercept of the line through the batches in `probed`. If these counted as time
     for probes, a smaller budget would make probes look slower, and the next budget smaller still.
+
+    A batch that stalls, because something else uses the machine, says little about the next one. It is recorded as
+    `STALL` times as long as expected. If the machine is slower, the next batches show it.
 
     >>> pace = Pace()
     >>> for probes in (1_000, 10_000):
@@ -37,9 +41,18 @@ class Pace:
     def note(self, probes: int, seconds: float, fixed: float) -> None:
         """Record a batch: its probes, the seconds that they took, and the seconds of everything else."""
         if probes:
+            expected = self._expected(probes)
+            seconds = min(seconds, STALL * expected) if expected > 0 else seconds
             self.probed = _retained([*self.probed, (probes, seconds)])
         if fixed:
-            self.fixed = (self.fixed + fixed) / 2 if self.fixed else fixed
+            self.fixed = (self.fixed + min(fixed, STALL * self.fixed)) / 2 if self.fixed else fixed
+
+    def _expected(self, probes: int) -> float:
+        """The seconds that some probes take by the batches so far; 0 while there are too few to tell."""
+        if len(self.probed) < 2 or sum(seconds for _, seconds in self.probed) <= 0:
+            return 0.0
+        intercept, slope = self.line
+        return intercept + slope * probes
 
     def probes(self, micros: int) -> int:
         """How many probes fit a budget of time after its fixed part."""
@@ -77,13 +90,17 @@ class Pace:
 
 
 def _retained(probed: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The last batches, and older ones with far more or fewer probes, without which a line has no slope."""
+    """The last batches, and older ones with far more or fewer probes, without which a line has no slope.
+
+    An older batch that stalled is not among them: it would make probes look slow for good.
+    """
     if len(probed) <= PACE_BATCHES:
         return probed
     least, most = min(probed)[0], max(probed)[0]
-    for number, (probes, _) in enumerate(probed[:-1]):
+    for number, (probes, seconds) in enumerate(probed[:-1]):
         others = [other for other, _ in probed[number + 1 :]]
         is_end = probes * ALIKE < min(others, default=0) or probes > ALIKE * max(others, default=0)
-        if not (is_end and probes in (least, most)):
+        longest = max(time for _, time in probed[number + 1 :]) * max(1, probes / max(others))
+        if not (is_end and probes in (least, most)) or seconds > STALL * longest:
             return probed[:number] + probed[number + 1 :]
     return probed[1:]

@@ -254,6 +254,9 @@ class _Files:
     def keys_since(self, summary: str, since: int | None) -> Keys:
         return self._kept(summary).since(since).key
 
+    def places(self, summary: str, batch_id: int, ranking: str | None) -> Ints:
+        raise ValueError(f"summary {summary}: a partition has only a part of the tuples of batch {batch_id}")
+
     def _kept(self, summary: str, everywhere: bool = False) -> KeptTuples:
         if (summary, everywhere) not in self._read:
             tuples_held = self.held[summary]

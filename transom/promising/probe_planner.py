@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -14,12 +14,22 @@ from transom.promising.found_tuples import TupleReading, truth_of
 from transom.promising.joins import BatchValues, join_regions
 from transom.promising.key_planner import KeyPlanner
 from transom.promising.probes import Probe, TupleReader
-from transom.promising.regions import Regions, spend_budget
+from transom.promising.regions import WHOLE_BATCH, Regions, spend_budget
 from transom.promising.selections import BatchCells, batch_cells, cell_counts
 from transom.sql.preference_query import PreferenceQuery, Side
 from transom.state.promising import Coverage, PreferenceState, PromisingState
 
 MAX_DEFERRED_REGIONS = 100_000  # of a query; beyond this number, unlikely regions are dropped first
+
+
+def reachable_regions(state: PromisingState, query: PreferenceQuery, side: int, regions: Regions) -> Regions:
+    """The deferred regions of a side whose tuples are all kept and may still be in the window."""
+    states = [state.summaries[one.summary].representation for one in query.sides]
+    probing, probed = states[side], states[len(states) - 1 - side]
+    window = query.preference.window
+    now = min((one.high for one in states if one.high is not None), default=None)
+    since = None if window is None or now is None else now - window
+    return regions.reachable(probed.floor, probing.floor, since)
 
 
 class ProbePlanner:
@@ -35,18 +45,19 @@ class ProbePlanner:
         arrivals: Mapping[str, BatchArrival],
         batch_id: int,
         read: TupleReader | None = None,
+        selected: Callable[[str, str], Ints | None] | None = None,
     ):
         self.state, self.batch_id = state, batch_id
         self.arrivals = {name: arrival for name, arrival in arrivals.items() if arrival.rows}  # not only late
-        self._by_key = None if read is None else KeyPlanner(state, self.arrivals, batch_id, read)
+        self.by_key = None if read is None else KeyPlanner(state, self.arrivals, batch_id, read, selected)
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
         """The probes that a query makes among the batch's tuples and in deferred regions."""
-        if self._by_key is not None and not any(
+        if self.by_key is not None and not any(
             self.state.summaries[side.summary].files for side in query.sides
         ):
-            return self._plan_by_key(self._by_key, name, query, budget)
+            return self._plan_by_key(self.by_key, name, query, budget)
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
             for number, side in enumerate(query.sides)
@@ -58,7 +69,7 @@ class ProbePlanner:
     ) -> list[Probe]:
         """All matches if the budget suffices; otherwise those that the query prefers."""
         readings = [self._reading(name, query, side) for side in range(len(query.sides))]
-        matches = [by_key.matches(reading) for reading in readings]
+        matches = [by_key.matches(name, reading) for reading in readings]
         waiting = self.deferred(name, query)
         total = sum(found.total for found in matches if found is not None) + _left(waiting)
         if budget is None or total <= budget:
@@ -123,16 +134,9 @@ class ProbePlanner:
             if not len(regions):
                 deferred.append(regions)
                 continue
-            if query.samples and self.state.summaries[query.sides[0].summary].files:
-                regions = regions.where(
-                    ~regions.by_key
-                )  # a task has only a part of the tuples of such a line
-            states = [self.state.summaries[one.summary].representation for one in query.sides]
-            probing, probed = states[side], states[len(states) - 1 - side]
-            window = query.preference.window
-            now = min((one.high for one in states if one.high is not None), default=None)
-            since = None if window is None or now is None else now - window
-            deferred.append(regions.reachable(probed.floor, probing.floor, since))
+            if self.state.summaries[query.sides[side].summary].files:
+                regions = regions.where(regions.bucket != WHOLE_BATCH)  # a task has only a part of its tuples
+            deferred.append(reachable_regions(self.state, query, side, regions))
         return deferred
 
     def state_after(
@@ -144,7 +148,7 @@ class ProbePlanner:
             done = Coverage(query_state.done.probes + charge, query_state.done.produced + rows)
             return replace(query_state, done=done)
         left = [probe.regions.after(probe.taken) for probe in probes]
-        best_regions = [_most(regions) for regions in left]
+        best_regions = [regions.most_likely(MAX_DEFERRED_REGIONS) for regions in left]
         waiting = self.deferred(name, query)
         lost = _awaited(query_state.pending) - _awaited(waiting) + _awaited(left) - _awaited(best_regions)
         missed = _left(query_state.pending) - _left(waiting) + _left(left) - _left(best_regions)
@@ -210,11 +214,3 @@ def _awaited(parts: Sequence[Regions]) -> float:
 def _left(parts: Sequence[Regions]) -> int:
     """The probes that are left of some regions."""
     return sum(int(part.left.sum()) for part in parts)
-
-
-def _most(regions: Regions) -> Regions:
-    """The regions, cut to the number that may be deferred."""
-    if len(regions) <= MAX_DEFERRED_REGIONS:
-        return regions
-    order = np.lexsort((-regions.expected_left, ~regions.likely))
-    return regions.where(np.sort(order[:MAX_DEFERRED_REGIONS]))

@@ -14,16 +14,18 @@ from transom.kernel.predicates import evaluate
 from transom.promising.found_tuples import (
     FoundTuples,
     TupleReading,
+    all_selected,
     column_reader,
     equal_values,
     found_pairs,
-    found_selection,
     names_read,
+    selected_lines,
+    selected_rows,
     truth_of,
 )
 from transom.promising.joins import probe_join
 from transom.promising.key_matches import Lines
-from transom.promising.regions import Regions, spending_order
+from transom.promising.regions import WHOLE_BATCH, Regions, spending_order
 from transom.promising.selections import probe_selection
 from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery
@@ -123,6 +125,10 @@ class TupleReader(Protocol):
         """The keys of the tuples from a time on, in no particular order."""
         ...
 
+    def places(self, summary: str, batch_id: int, ranking: str | None) -> Ints:
+        """The places of a batch's tuples in an order that was ranked, or without a ranking in that of a sample."""
+        ...
+
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -164,18 +170,19 @@ def _probes_by_key(
     """The next matches of regions by key: those of the batch are at hand, others are looked up again."""
     taken = _within(probe.taken[some], limit)
     reading, tables = probe.reading, []
+    spreads = reading.spreads and not reading.query.is_even  # the line of an even sample is mixed already
     is_fresh = (some < probe.fresh) & (probe.found is not None)
     if probe.found is not None and is_fresh.any():
         counts = np.zeros(probe.fresh, np.int64)
         counts[some[is_fresh]] = taken[is_fresh]
-        rows = probe.found.rows(probe.regions.done[: probe.fresh], counts, reading.spreads)
+        rows = probe.found.rows(probe.regions.done[: probe.fresh], counts, spreads)
         tables.append(probe.found.table(reading, rows))
     others = some[~is_fresh]
     regions = probe.regions.where(others)
     for batch_id in np.unique(regions.batch_id).tolist():
         here = np.flatnonzero(regions.batch_id == batch_id)
         found = found_again(reading, regions.where(here), batch_id, read)
-        rows = found.rows(regions.done[here], taken[~is_fresh][here], reading.spreads)
+        rows = found.rows(regions.done[here], taken[~is_fresh][here], spreads)
         tables.append(found.table(reading, rows))
     return pa.concat_tables(tables, promote_options="default"), int(taken.sum()), taken
 
@@ -185,7 +192,12 @@ def found_again(reading: TupleReading, regions: Regions, batch_id: int, read: Tu
     query = reading.query
     arriving = read.batches(query.sides[reading.side].summary, np.array([batch_id]))
     if len(query.sides) == 1:
-        found = found_selection(reading, regions.key, arriving)
+        rows = selected_rows(reading, arriving)
+        if (regions.bucket == WHOLE_BATCH).all():
+            place = read.places(query.sides[0].summary, batch_id, query.ranking)
+            found = all_selected(arriving, rows, place)
+        else:
+            found = selected_lines(reading, regions.key, arriving, rows)
     else:
         since, until = int(regions.since.min()), int(regions.until.max())
         others = read.between(query.sides[reading.other].summary, since, until)

@@ -14,6 +14,7 @@ from transom.columns.hashes import mix_bits
 
 # Shares this close to a whole number are rounded to it.
 LEAST_PROMISE = 1e-9
+WHOLE_BATCH = -1  # the bucket of a region with all selected tuples of a batch
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class Regions:
     a region, so it outlives the zone from which it was made.
 
     A region `by_key` has only matches: the pairs of the arriving tuples of `key`, or the selected tuples of
-    that value. `cell` is their number, and `since` and `until` are the times of the partners.
+    that value. `cell` is their number, and `since` and `until` are the times of the partners. A selection that
+    takes the values of a batch in a fixed order, or draws a sample, has one such region for all its tuples of the
+    batch: its `bucket` is `WHOLE_BATCH`.
     """
 
     key: Keys
@@ -66,9 +69,9 @@ class Regions:
         """The expected output of the probes that are not made yet."""
         return self.expected * self.left / np.maximum(self.probes, 1)
 
-    def where(self, mask: Mask | Ints) -> Regions:
-        """The regions of a mask or of numbers."""
-        return Regions(**{name: getattr(self, name)[mask] for name in DTYPES})
+    def where(self, mask: Mask | Ints | slice) -> Regions:
+        """The regions of a mask, of numbers, or of a slice."""
+        return Regions(*(getattr(self, name)[mask] for name in DTYPES))
 
     def after(self, taken: Ints) -> Regions:
         """The regions after `taken` more probes of each, without completed ones."""
@@ -77,7 +80,14 @@ class Regions:
     def reachable(
         self, floor: int | None = None, own_floor: int | None = None, since: int | None = None
     ) -> Regions:
-        """The regions whose tuples are all kept and that the window still reaches.
+        """The regions whose tuples are all kept and that the window still reaches."""
+        is_reachable = self.is_reachable(floor, own_floor, since)
+        return self if is_reachable.all() else self.where(is_reachable)
+
+    def is_reachable(
+        self, floor: int | None = None, own_floor: int | None = None, since: int | Ints | None = None
+    ) -> Mask:
+        """Whether the tuples of each region are all kept and the window still reaches it.
 
         No tuple of the cell may be before `floor`, no arriving one before `own_floor`, and the cell must
         not end before `since`, where the query's window begins now.
@@ -89,7 +99,19 @@ class Regions:
             is_reachable &= self.low >= own_floor
         if since is not None:
             is_reachable &= self.until > since
-        return self if is_reachable.all() else self.where(is_reachable)
+        return is_reachable
+
+    def at(self, number: int) -> Regions:
+        """A single region."""
+        some = slice(number, number + 1)
+        return Regions(*(getattr(self, name)[some] for name in DTYPES))
+
+    def most_likely(self, limit: int) -> Regions:
+        """At most so many of the regions: those that are likely and have the most expected output left."""
+        if len(self) <= limit:
+            return self
+        order = np.lexsort((-self.expected_left, ~self.likely))
+        return self.where(np.sort(order[:limit]))
 
     def table(self) -> pa.Table:
         """The regions as a table, for checkpoints."""

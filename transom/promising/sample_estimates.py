@@ -8,7 +8,7 @@ window, or whose tuples do not all meet the conditions, is a domain of its strat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -36,6 +36,21 @@ class EvenSample:
     batch_id: Ints
     drawn: Ints
     total: Ints
+
+    def within_window(self, cut: Mapping[int, int]) -> EvenSample:
+        """The sample, given how many tuples of the batches that are cut by the window's start are in the window.
+
+        The drawn tuples in the window are an even sample of these. If none was drawn, those of the oldest batch in the
+        sample represent them: the strata are collapsed.
+        """
+        drawn, total = self.drawn.copy(), self.total.copy()
+        for batch_id, count in cut.items():
+            here = self.batch_id == batch_id
+            if here.any():
+                drawn[here], total[here] = here.sum(), count
+            else:
+                total[self.batch_id == self.batch_id.min()] += count
+        return EvenSample(self.batch_id, drawn, total)
 
     @property
     def is_complete(self) -> bool:

@@ -129,7 +129,15 @@ def without_evicted(summary: SummaryState, since: int | None) -> SummaryState:
     if floor is not None:
         runs = [run for run in runs if run.rows and run.tuples.times[1] >= floor]
         files = tuple(ref for ref in files if ref.held[0][0][1] >= floor)
-    return replace(summary, representation=representation, runs=_merged(runs, floor), files=files)
+    # A selection resumes a batch only while all its tuples are kept, and on the driver.
+    rankings = tuple(one for one in summary.rankings if floor is None or one.since >= floor)
+    return replace(
+        summary,
+        representation=representation,
+        runs=_merged(runs, floor),
+        files=files,
+        rankings=() if files else rankings,
+    )
 
 
 def _merged(runs: Sequence[TupleRun], floor: int | None) -> tuple[TupleRun, ...]:

@@ -17,6 +17,7 @@ from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
 from transom.promising.representation import Representation
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
+from transom.promising.structure_trials import MeasuredStructures
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.preference_query import PreferenceQuery
@@ -30,13 +31,15 @@ class ReviewInput:
     """The input of a review: the batch, its arrivals, the queries, and each query's probes per batch.
 
     For a budget of time, these are the probes that would fit if nothing else took time: each structure pays for
-    its own insertion.
+    its own insertion. `produced` is the output of the batch by summary, and `seconds` the time that it took.
     """
 
     batch_id: int
     arrivals: Mapping[str, BatchArrival]
     queries: Mapping[str, PreferenceQuery]
     budgets: Mapping[str, int | None]
+    produced: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,14 @@ class StructureReview:
     """Decides when a structure is reviewed, and which one is chosen.
 
     A summary is reviewed `first_review` batches after it was created, then after twice as many, and so on, but
-    at least every `longest_review` batches.
+    at least every `longest_review` batches. `choose` is what a trial predicts; what the structures produce in the
+    running engine is `measured`, by summary, and has the last word.
     """
 
     limits: Limits = field(default_factory=Limits)
     choose: Callable[[str, PromisingState, ReviewInput, int], ChosenStructure | None] = choose_structure
+    measured: dict[str, MeasuredStructures] = field(default_factory=dict, compare=False)
+    is_judged: bool = True  # by what is measured
 
     def apply(
         self,
@@ -102,14 +108,13 @@ class StructureReview:
         """
         limits = self.limits
         for name, summary_state in promising_state.summaries.items():
-            if (
-                shapes[name].structure != "auto"
-                or summary_state.files
-                or not summary_state.runs
-                or given.batch_id < summary_state.review
-            ):
+            if shapes[name].structure != "auto" or summary_state.files or not summary_state.runs:
+                continue
+            measured = self._measured(name, summary_state, given)
+            if given.batch_id < summary_state.review:
                 continue
             best = self.choose(name, promising_state, given, limits.review_tuples)
+            best = None if best is None else _judged(best, summary_state, measured, given.batch_id)
             age = given.batch_id - summary_state.since
             after = replace(
                 summary_state,
@@ -122,6 +127,26 @@ class StructureReview:
                 planner.record_structure(name, shapes[name].stream, best.structure, best.reason)
             promising_state = replace(promising_state, summaries={**promising_state.summaries, name: after})
         return promising_state
+
+    def _measured(self, name: str, summary: SummaryState, given: ReviewInput) -> MeasuredStructures:
+        """What the structures of a summary have produced, including this batch."""
+        measured = self.measured.setdefault(name, MeasuredStructures())
+        if name in given.produced and self.is_judged:
+            structure = summary.representation.shape.structure
+            measured.note(structure, given.batch_id, given.produced[name], given.seconds)
+        return measured
+
+
+def _judged(
+    predicted: ChosenStructure, summary: SummaryState, measured: MeasuredStructures, batch_id: int
+) -> ChosenStructure:
+    """The structure that a trial predicts to be best, unless what was measured says otherwise."""
+    structure = measured.judged(summary.representation.shape.structure, predicted.structure, batch_id)
+    if structure == predicted.structure:
+        return predicted
+    return ChosenStructure(
+        structure, f"it produced the most per second when it was used; a trial predicts {predicted.structure}"
+    )
 
 
 def rebuilt(summary: SummaryState, shape: Summary) -> SummaryState:

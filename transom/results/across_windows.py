@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.columns.arrays import Ints
 from transom.columns.table_columns import ROWS, aggregate_column, group_columns
@@ -38,7 +39,7 @@ class Followers:
     """The queries of a stream whose results depend on earlier windows, as arrays."""
 
     def __init__(self, queries: Sequence[CompiledQuery]):
-        self.queries = [query for query in queries if query.follows_windows]
+        self.queries = [query for query in queries if query.reads_earlier_windows]
         self.names = pa.array([query.name for query in self.queries], pa.string())
         self.numbers = {query.name: number for number, query in enumerate(self.queries)}
         self.specs: WindowSpecs = specs_of(self.queries)
@@ -207,9 +208,20 @@ class _Batch:
         self._check(
             np.bincount(left.queries, minlength=len(followers.queries)), "past windows and groups to remember"
         )
+        others = self._of_other_streams(kind)
         self.tables.pop(kind, None)
-        if len(left):
-            self.tables[kind] = left.table(followers.names)
+        tables = [*others, left.table(followers.names)] if len(left) else others
+        if tables:
+            self.tables[kind] = pa.concat_tables(tables)
+
+    def _of_other_streams(self, kind: str) -> list[pa.Table]:
+        """What is remembered for queries of other streams, without queries that have left."""
+        if kind not in self.tables:
+            return []
+        table, own = self.tables[kind], set(self.followers.names.to_pylist())
+        names = table["query"].unique().to_pylist()
+        others = [name for name in names if name not in own and name in self.after.queries]
+        return [table.filter(pc.is_in(table["query"], pa.array(others, pa.string())))] if others else []
 
     def _check(self, counts: Ints, what: str) -> None:
         """Refuse more rows of one query than the limit."""

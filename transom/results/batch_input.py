@@ -44,6 +44,9 @@ class BatchInput:
     origin: Origin | None = None  # of a stream of results
     burst: BurstOutcome = NO_BURST  # rows sidelined, resumed, or shed
     store_sets: Sequence[StoreSet] = ()  # of the on-demand queries that read the stream
+    slowest: int | None = (
+        None  # the newest time of the slowest partition, if the watermark follows partitions
+    )
 
     @property
     def new_rows(self) -> int:

@@ -144,7 +144,7 @@ class _Sweep(Reading):
         query = request.query
         own = self.queries[query.name]
         closed = self._closed(query)
-        view = closed.view(query.closing_columns, query.pinned, query.follows_windows)
+        view = closed.view(query.closing_columns, query.pinned, query.reads_earlier_windows)
         forced = own.forced_wids()
         for first, after in request.wids:
             # Earlier windows are hidden, so that the wanted ones are a run of windows, as when they close.
@@ -192,7 +192,7 @@ class _Sweep(Reading):
     def _with(self, query: CompiledQuery, prods: Sequence[Prod], forced: IntervalSet) -> Boundary:
         closed = self._closed(query)
         ranges = [(_time(prod), None, prod.where) for prod in prods]
-        view = closed.close_all(ranges).view(query.closing_columns, query.pinned, query.follows_windows)
+        view = closed.close_all(ranges).view(query.closing_columns, query.pinned, query.reads_earlier_windows)
         return Boundary(view, forced)
 
     def _on_driver(

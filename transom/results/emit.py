@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ from transom.results.join_clock import JoinedBatch, joins_of, pair_batch
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, Stored, finish
+from transom.results.row_results import row_results
 from transom.results.shard_work import ShardWork, split_work
 from transom.sql.catalog import Scalars
 from transom.state.state import State
@@ -126,6 +128,7 @@ class _Emit:
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
         self.finals = 0
+        self.flows: list[BatchInput] = []  # what the batch brought to streams of results
 
     def run(
         self, batches: Sequence[BatchInput], shelf: Shelf | None, derived: Sequence[DerivedInput]
@@ -171,7 +174,21 @@ class _Emit:
             known, feedback, self.queries, self.context.made, self.context.qualities
         )
         after = replace(state, prodders=due.prodders, estimators=estimators)
-        return BatchOutput(after, Results([*final.batches, *shown.batches], self.stored), self.finals)
+        found = self._row_results(
+            [*batches, *self.flows], Moment(state.batch_id, Kind.FINAL, self.context.made)
+        )
+        return BatchOutput(after, Results([*final.batches, *shown.batches, *found], self.stored), self.finals)
+
+    def _row_results(self, batches: Sequence[BatchInput], moment: Moment) -> list[ResultBatch]:
+        """The results of row queries: rows, pairs of joins and results of other queries that satisfy them."""
+        outcomes = [
+            *(batch.outcome for batch in batches),
+            *(one.outcome for one in self.context.joined.values()),
+        ]
+        matches = [part for outcome in outcomes for part in outcome.matches]
+        if not matches:
+            return []
+        return row_results(matches, {query.name: query for query in self.everyone}, moment)
 
     def _cascade(
         self, queries: Sequence[CompiledQuery], declared: Collection[str]
@@ -203,8 +220,8 @@ class _Emit:
         fetched: Sequence[LoweredWindows],
     ) -> tuple[list[LoweredWindows], State]:
         """All closed windows, with those of queries whose results depend on earlier windows, and the state."""
-        following = [*(one for one in done.closed if one.queries[0].follows_windows), *fetched]
-        closed = [one for one in done.closed if not one.queries[0].follows_windows]
+        following = [*(one for one in done.closed if one.queries[0].reads_earlier_windows), *fetched]
+        closed = [one for one in done.closed if not one.queries[0].reads_earlier_windows]
         state, planner = done.state, self.context.planner
         for batch in batches:
             stream = batch.rules.clock.stream
@@ -236,6 +253,7 @@ class _Emit:
         if tables:
             rows = result_rows(inner, pa.concat_tables(tables))
             derived = replace(derived, outcome=self.backend.aggregate(derived, rows, state))
+            self.flows.append(derived)
         return derived, self._closed(state, [derived], None, batches_on=0)
 
     def _with_pairs(self, state: State, concerned: dict[str, BatchInput]) -> State:
@@ -248,7 +266,8 @@ class _Emit:
             if joined is None:
                 joined = JoinedBatch(Outcome(), state.joins.get(join.id, JoinState()))
             readers = [query for query in self.living if query.query.stream == join.id]
-            batch, kept = pair_batch(join, readers, concerned, joined, self.before, state)
+            aggregate = partial(self._aggregated, state)
+            batch, kept = pair_batch(join, readers, concerned, joined, self.before, state, aggregate)
             state = self._closed(state, [batch], None, batches_on=0)
             state = replace(state, joins={**state.joins, join.id: kept})
             concerned[join.id] = batch
@@ -261,6 +280,9 @@ class _Emit:
             joins=joins_left,
             streams={name: stream for name, stream in state.streams.items() if name not in gone},
         )
+
+    def _aggregated(self, state: State, batch: BatchInput, rows: pa.Table) -> Outcome:
+        return self.backend.aggregate(batch, rows, state)
 
     def _closed_below(self, names: Iterable[str], state: State) -> dict[str, int]:
         """The ids below which the windows of queries are closed for all groups."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
 
 from transom.columns.arrays import Ints
 from transom.elements import Clock, Punctuation
 from transom.kernel.aggregate import Outcome
 from transom.plan.compiled_query import CompiledQuery
 from transom.results.batch_input import BatchInput, Origin
-from transom.sql.query import JoinSide, StreamJoin
+from transom.sql.query import JOIN_TIME, JoinForm, JoinSide, StreamJoin
 from transom.state.state import State
-from transom.state.stream_joins import JoinState
+from transom.state.stream_joins import TIME, JoinState, kept_name
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.stream_rules import StreamRules
 
@@ -23,11 +26,16 @@ MOST_FILTERS = (
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """What a batch adds to a join: aggregated pairs, rows to keep, and the times of pairs that came too late."""
+    """What a batch adds to a join: aggregated pairs, rows to keep, and the times of pairs that came too late.
+
+    `pairs` are pairs that are not aggregated yet: those of a join that also returns rows without a partner, which are
+    known when the join's clock has advanced.
+    """
 
     outcome: Outcome
     kept: JoinState
     lost: IntervalSet = IntervalSet()
+    pairs: pa.Table | None = None
 
 
 def pair_rules(join: StreamJoin) -> StreamRules:
@@ -37,20 +45,55 @@ def pair_rules(join: StreamJoin) -> StreamRules:
 
 def pair_times(join: StreamJoin, place: int, times: Ints) -> tuple[Ints, Ints]:
     """The earliest and the latest time that pairs of rows of a side can have."""
-    low, high = _reach(join, place)
+    low, high = join.reach(place)
     return times + low, times + high
 
 
-def _reach(join: StreamJoin, place: int) -> tuple[int, int]:
-    """How much later than a row of a side its pairs are, at least and at most."""
-    least, most = (join.low, join.high) if place == 0 else (-join.high, -join.low)
-    return max(least, 0), max(most, 0)
+def pair_schema(join: StreamJoin) -> pa.Schema:
+    """The columns of a pair."""
+    return pa.schema(list(join.pair_columns.items()))
+
+
+def lone_rows(join: StreamJoin, place: int, rows: pa.Table) -> pa.Table:
+    """Rows of one stream as results of a join: the columns of the other stream are null, the time is their own."""
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    for number, side in enumerate(join.sides):
+        for name, kind in side.columns:
+            own = kept_name(name)
+            is_known = number == place and own in rows.column_names
+            columns[f"{side.prefix}.{name}"] = rows[own] if is_known else pa.nulls(rows.num_rows, kind)
+    columns[JOIN_TIME] = pa.array(rows[TIME].to_numpy()).cast(join.time_type)
+    return pa.table(columns, schema=pair_schema(join))
+
+
+def _unmatched(
+    join: StreamJoin, kept: JoinState, since: int | None, until: int | None
+) -> tuple[pa.Table, JoinState]:
+    """The rows without a partner that can't find one any more, and the join without them if there is no `until`.
+
+    `since` and `until` are the join's clock before and after the batch; None: both streams have ended. Then a row
+    that is returned is removed, so that it can't be in a pair when the streams go on.
+    """
+    made, removed = [pair_schema(join).empty_table()], []
+    for place in (0, 1):
+        reach, masks = join.reach(place)[1], []
+        for run in kept.runs[place]:
+            is_lone = np.zeros(len(run), bool) if run.matched is None else ~run.matched
+            if since is not None:
+                is_lone &= run.times >= since - reach
+            if until is not None:
+                is_lone &= run.times < until - reach
+            masks.append(is_lone)
+            if is_lone.any():
+                made.append(lone_rows(join, place, run.table.filter(pa.array(is_lone))))
+        removed.append(masks)
+    return pa.concat_tables(made), kept if until is not None else kept.without(removed)
 
 
 def joins_of(queries: Sequence[CompiledQuery]) -> dict[str, StreamJoin]:
     """The joins of two streams that queries read, by the streams of their pairs."""
     joins = (query.query.stream_join for query in queries)
-    return {join.id: join for join in joins if join is not None}
+    return merged_joins([join for join in joins if join is not None])
 
 
 def merged_joins(joins: Sequence[StreamJoin]) -> dict[str, StreamJoin]:
@@ -67,7 +110,11 @@ def merged_joins(joins: Sequence[StreamJoin]) -> dict[str, StreamJoin]:
                 )
                 for one, other in zip(known.sides, join.sides, strict=True)
             )
-            merged[join.id] = replace(known, first=first, second=second)
+            values = None
+            if known.values is not None and join.values is not None:
+                values = tuple(dict.fromkeys((*known.values, *join.values)))
+            keys = tuple(dict.fromkeys((*known.combined_keys, *join.combined_keys)))
+            merged[join.id] = replace(known, first=first, second=second, values=values, combined_keys=keys)
     return merged
 
 
@@ -79,14 +126,18 @@ def _either(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
 
 
 def clock_before(join: StreamJoin, state: State) -> int | None:
-    """The clock of a join: pairs with earlier times are not produced any more."""
-    return state.stream(join.id).clock(join.clock).closed.watermark()
+    """The clock of a join: pairs with earlier times are not produced any more.
+
+    Windows close when it has passed them by as long as rows wait for a partner.
+    """
+    mark = state.stream(join.id).clock(join.clock).closed.watermark()
+    return None if mark is None else mark + join.wait
 
 
 def missed_pairs(join: StreamJoin, state: State) -> IntervalSet:
     """The times that pairs with a row from before can have: a query that joins now does not get all of these."""
     highs = (state.stream(side.stream).clock(_clock(join, side)).high for side in join.sides)
-    lasts = [high + _reach(join, place)[1] for place, high in enumerate(highs) if high is not None]
+    lasts = [high + join.reach(place)[1] for place, high in enumerate(highs) if high is not None]
     return IntervalSet.of((LOWEST, max(lasts) + 1)) if lasts else IntervalSet()
 
 
@@ -97,6 +148,7 @@ def pair_batch(
     joined: JoinedBatch,
     before: State,
     after: State,
+    aggregate: Callable[[BatchInput, pa.Table], Outcome],
 ) -> tuple[BatchInput, JoinState]:
     """What a batch adds to a stream of pairs, and what the join keeps after it.
 
@@ -116,18 +168,27 @@ def pair_batch(
     clocks = [after.stream(side.stream).clock(_clock(join, side)) for side in held_by]
     marks = [clock.closed.watermark() for clock in clocks]
     highs = [clock.high for clock in clocks if clock.high is not None]
-    closed = [mark for mark in [clock_before(join, after)] if mark is not None]
+    was_closed = clock_before(join, after)
+    closed = [mark for mark in [was_closed] if mark is not None]
     if None not in marks:
         closed.append(min(mark for mark in marks if mark is not None))
     mark = max(closed, default=None)
+    ends = have_ended and any(one is not None and one.ended for one in inputs)
+    if join.form is not JoinForm.INNER:
+        rows = [joined.pairs] if joined.pairs is not None else []
+        if join.form is not JoinForm.SEMI and (ends or mark is not None):
+            lone, kept = _unmatched(join, kept, was_closed, None if ends else mark)
+            rows.append(lone)
+        if readers and any(table.num_rows for table in rows):
+            outcome = aggregate(BatchInput(pair_rules(join), readers), pa.concat_tables(rows))
     came = outcome.clocks.get(join.clock)
     given = next(one for one in inputs if one is not None)
     batch = BatchInput(
         pair_rules(join),
         readers,
         outcome,
-        [] if mark is None else [Punctuation(join.clock, mark)],
-        have_ended and any(one is not None and one.ended for one in inputs),
+        [] if mark is None else [Punctuation(join.clock, mark - join.wait)],
+        ends,
         given.partial,
         given.clock,
         Origin(
@@ -138,7 +199,7 @@ def pair_batch(
         ),
     )
     kept = replace(kept, ended=(first, second))
-    return batch, kept if mark is None else kept.since([mark - _reach(join, place)[1] for place in (0, 1)])
+    return batch, kept if mark is None else kept.since([mark - join.reach(place)[1] for place in (0, 1)])
 
 
 def _clock(join: StreamJoin, side: JoinSide) -> Clock:

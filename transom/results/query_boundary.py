@@ -26,7 +26,7 @@ Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of t
 def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
     """The boundary of a query: which windows are closed for its groups."""
     closed = stream.clock(query.query.clock).closed
-    view = closed.view(query.closing_columns, query.pinned, query.follows_windows)
+    view = closed.view(query.closing_columns, query.pinned, query.reads_earlier_windows)
     return Boundary(view, query_state.forced_wids())
 
 

@@ -136,7 +136,7 @@ class StackReaders:
         Queries whose windows close in order count as having clocks of their own.
         """
         places: dict[tuple[int, bool], int] = {}
-        keys = [(id(query.clock), query.follows_windows) for query in self.queries]
+        keys = [(id(query.clock), query.reads_earlier_windows) for query in self.queries]
         of = [places.setdefault(key, len(places)) for key in keys]
         firsts = dict(zip(reversed(keys), reversed(self.queries), strict=True))
         return [firsts[clock] for clock in places], np.array(of, np.int64)

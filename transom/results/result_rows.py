@@ -292,6 +292,8 @@ def result_schema(query: Query) -> pa.Schema:
 
 
 def _result_schema(query: Query) -> pa.Schema:
+    if query.is_row_query:
+        return _row_schema(query)
     fields = [("window_start", query.clock_type), ("window_end", query.clock_type)]
     taken = {item.name for item in query.items}
     fields = [(free_name(name, taken), kind) for name, kind in fields]
@@ -301,6 +303,18 @@ def _result_schema(query: Query) -> pa.Schema:
     return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM_COLUMNS])
 
 
+def _row_schema(query: Query) -> pa.Schema:
+    """The columns of a row query's results: the event time, the items, the kind, the batch and when it was made."""
+    taken = {item.name for item in query.items}
+    fields = [
+        (free_name(ROW_TIME, taken), query.clock_type),
+        *((item.name, item.type) for item in query.items),
+    ]
+    return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in ROW_SYSTEM_COLUMNS])
+
+
+ROW_TIME = "event_time"
+ROW_SYSTEM_COLUMNS = (("kind", pa.string()), ("batch", pa.int64()), ("made", _INSTANT))
 SYSTEM_COLUMNS = (
     ("kind", pa.string()),
     ("complete", pa.bool_()),

@@ -65,7 +65,13 @@ def split_work(works: Sequence[ShardWork]) -> SplitWork:
         kinds: dict[str, list[int]] = {}
         for i, reader in enumerate(work.readers):
             query = reader.query
-            kind = "following" if query.follows_windows else "limited" if query.needs_all_groups else "plain"
+            kind = (
+                "following"
+                if query.reads_earlier_windows
+                else "limited"
+                if query.needs_all_groups
+                else "plain"
+            )
             kinds.setdefault(kind, []).append(i)
         for kind, chosen in kinds.items():
             getattr(split, kind).append(work.of(chosen))

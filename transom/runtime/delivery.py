@@ -8,17 +8,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.backends.base import Backend, Frame, Sink
+from transom.backends.base import Backend, Frame, ResultKey, Sink
 from transom.errors import SettingError
-from transom.results.result_rows import Results
+from transom.promising.answers import ANSWER_SYSTEM_COLUMNS
+from transom.results.result_rows import ROW_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import StoredResults, fixed_frame
-from transom.runtime.fixed_schema import fixed_rows
+from transom.runtime.fixed_schema import NESTED_FORMATS, fixed_rows
 from transom.runtime.loop import BatchLoop
+from transom.sql.query import Query
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
 
+FIXED_KEY = ResultKey(
+    ("query", "window_from", "window_to", "keys"),
+    condition="window_from < window_to",  # of a query without a window, both are its time or null
+)
 Subscriber = Callable[[pa.Table], None]
 
 
@@ -81,9 +87,11 @@ class Delivery:
             self._rename(name, to)
         for query, sink in self._sinks:
             if query is None and report.results:
-                sink.write(_all_rows(report, backend), report.batch_id)
+                rows = _all_rows(report, backend, sink.format in NESTED_FORMATS)
+                sink.write(rows, report.batch_id, FIXED_KEY)
             elif query is not None and query in report.results:
-                sink.write(_rows(report, query, backend), report.batch_id)
+                rows = _rows(report, query, backend)
+                sink.write(rows, report.batch_id, _key_of(report, query, rows))
         self.call_subscribers(report.results)
         self._retain(report.batch_id)
 
@@ -109,6 +117,19 @@ class Delivery:
         self.loop.log.discard(old, batch_id)
 
 
+def _key_of(report: BatchReport, name: str, rows: Frame) -> ResultKey:
+    """What identifies a query's results."""
+    query, columns = report.queries[name], list(rows.columns)
+    if not isinstance(query, Query):
+        return ResultKey((), name, batch=columns[-len(ANSWER_SYSTEM_COLUMNS)])
+    if query.is_row_query:
+        kind, batch, _ = columns[-len(ROW_SYSTEM_COLUMNS) :]
+        return ResultKey((), name, kind, batch)
+    kind, *_, batch, _, _ = columns[-len(SYSTEM_COLUMNS) :]
+    keys = [column for column, is_key in query.selected if is_key]
+    return ResultKey((*columns[:2], *keys), name, kind, batch)
+
+
 def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:
     """A query's results in a batch; results that tasks wrote are read by tasks."""
     stored = report.results.stored.get(query)
@@ -117,10 +138,10 @@ def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:
     )
 
 
-def _all_rows(report: BatchReport, backend: Backend) -> Frame:
+def _all_rows(report: BatchReport, backend: Backend, nested: bool) -> Frame:
     """The results of all queries in one schema."""
-    on_driver = fixed_rows(Results(report.results.batches), report.queries)
+    on_driver = fixed_rows(Results(report.results.batches), report.queries, nested)
     if not report.results.stored:
         return backend.frame(on_driver)
-    written = fixed_frame(backend, report.results.stored, report.queries)
+    written = fixed_frame(backend, report.results.stored, report.queries, nested)
     return written.union(backend.frame(on_driver)) if on_driver.num_rows else written

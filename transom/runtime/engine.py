@@ -9,26 +9,25 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from transom.aggregates.python_aggregates import PythonAlgebra, register_python_aggregate
 from transom.api.parameters import with_parameters
 from transom.api.records import SummaryStatus
-from transom.backends.base import Backend, StreamingInput
+from transom.backends.base import Backend
 from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
 from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.event_time import event_time
 from transom.ingest.file_log import FileLog
+from transom.ingest.source_description import SourceDescription
 from transom.ingest.sources import (
+    SAMPLED_ROWS,
     FeedSource,
-    FileSource,
-    FrameSource,
     Source,
-    StreamingSource,
     visible,
     with_time_column,
 )
@@ -38,19 +37,23 @@ from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
-from transom.plan.query_cost import StreamExpressions, check_query, check_summary
+from transom.plan.query_cost import check_summary
 from transom.runtime.batch_report import BatchReport
+from transom.runtime.checkpoint_status import CheckpointStatus, checkpoint_status
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_queries, explain_text
 from transom.runtime.handles import EngineParts, Feed, QueryHandle
 from transom.runtime.journal import Journal
 from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
+from transom.runtime.names import check_declared_name
+from transom.runtime.notebook import SHOWN_QUERIES, html_table, titled
 from transom.runtime.options import (
     check_column_names,
     clock_kind,
     declared_column,
     overload_rule,
+    partition_rule,
     sharing_strategy,
     stream_rules,
 )
@@ -59,10 +62,12 @@ from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
 from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
+from transom.runtime.query_binder import QueryBinder
 from transom.runtime.query_changes import QueryChanges
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
 from transom.runtime.summary_status import summary_reports
+from transom.runtime.table_versions import TableVersions
 from transom.runtime.views import (
     ViewInfo,
     add_view,
@@ -70,32 +75,16 @@ from transom.runtime.views import (
     run_view_statement,
     view_infos,
 )
-from transom.sql.binding.bind_preference_query import bind_preference_queries
-from transom.sql.binding.cascades import bind_all
 from transom.sql.bound_query import BoundQuery
-from transom.sql.clauses.query_parser import has_preference, split_by_preference
+from transom.sql.catalog import Catalog
+from transom.sql.clauses.query_parser import has_preference
 from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.clauses.view import CreateViewStatement, is_view_statement
-from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.storage.file_store import Store
 from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
-
-
-Bound = TypeVar("Bound")
-
-
-def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]:
-    """Queries that were bound; the first one that could not be is an error that names it."""
-    bound = {}
-    for name, query in outcome.items():
-        if isinstance(query, SQLError):
-            of = f"{name}: " if name else ""
-            raise SQLError(f"{of}{query.message}", query.text, query.start, query.end)
-        bound[name] = query
-    return bound
 
 
 class Engine:
@@ -150,12 +139,13 @@ class Engine:
         kept = parse_duration(retention) if isinstance(retention, str) else retention
         self._delivery = Delivery(self._loop, kept, in_batches)
         prods = ProdAnswers(self._loop, self._delivery)
-        changes = QueryChanges(self._loop, self._bound, self._check_query_name, self._runner.wake)
+        self._binder = QueryBinder(self._loop)
+        changes = QueryChanges(self._loop, self._binder.bind_text, self._runner.wake)
         self._parts = EngineParts(
             self._loop, self._delivery, prods, Lookups(self._loop), changes, self._runner.wake
         )
         self._names = 0
-        self._expressions = StreamExpressions()
+        self._tables = TableVersions(self._loop)
 
     @property
     def spark(self) -> Any:
@@ -169,6 +159,24 @@ class Engine:
         streams = ", ".join(self._loop.declared.streams) or "no streams"
         return f"<engine ({self._backend.name}) with {counted(len(self.queries()), 'query', 'queries')} over {streams}>"
 
+    def _repr_html_(self) -> str:
+        """The engine in a notebook: its streams and its queries."""
+        streams = [
+            (name, ", ".join(f"{column} {kind}" for column, kind in stream.columns.items()))
+            for name, stream in self._loop.declared.queried().items()
+        ]
+        queries = [(name, query.text, query.suspended or "") for name, query in self.queries().items()]
+        more = (
+            f"<p>and {len(queries) - SHOWN_QUERIES:,} more queries</p>"
+            if len(queries) > SHOWN_QUERIES
+            else ""
+        )
+        return titled(
+            f"engine ({self._backend.name}): {counted(len(queries), 'query', 'queries')}",
+            html_table(["stream", "columns"], streams),
+            html_table(["query", "SQL", "suspended"], queries[:SHOWN_QUERIES]) + more,
+        )
+
     def __enter__(self) -> Engine:
         return self
 
@@ -180,7 +188,7 @@ class Engine:
     def stream(
         self,
         name: str,
-        source: Any,
+        source: Any = None,
         *,
         time: str,
         time_unit: str | None = None,
@@ -194,13 +202,17 @@ class Engine:
         overload: str | None = None,
         budget: int | str | None = None,
         share: int = 3,
+        partition: str | None = "default",
+        partition_idle: Any = "1 minute",
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
+        decode: str | Mapping[str, Any] | None = None,
+        select: str | None = None,
         files_per_batch: int = 1,
     ) -> None:
-        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), or a path of
-        json, csv or parquet files.
+        """Declare a stream: a streaming DataFrame, a batch DataFrame (a finite stream), a path of
+        json, csv or parquet files, or (without a source) a format of Spark such as kafka with its options.
 
         `time` is the column of its event time, or an expression such as `event.ts` or `to_timestamp(text)`; with a
         `time_unit` (s, ms, us), whole numbers of that unit since 1970. `slack` is the disorder to wait for (by
@@ -212,12 +224,29 @@ class Engine:
 
         `overload` says what becomes of rows beyond a batch's `budget` (a number of rows, or a time such as
         "2 s"): "sideline" stores the trailing rows of bursts and resumes one of them for every `share`
-        new rows, or when none come; "shed" drops them. The rest is about the files of a path.
+        new rows, or when none come; "shed" drops them.
+
+        `partition` is an expression over a row: the watermark follows the partition that is furthest behind, of those
+        that brought a row within `partition_idle` (None: of all). By default these are the partitions of a topic of
+        Kafka, and other sources have none.
+
+        `format`, `schema` and `options` are Spark's; `${env:NAME}` and `${file:PATH}` in an option stand for secrets.
+        `decode` (json, csv, avro, protobuf, or a mapping) says how the column `value` becomes columns, and `select`
+        is an SQL view over the rows: `SELECT ... FROM name WHERE ...`. `files_per_batch` is about a path of files.
         """
-        rows_source = self._source(source, format, schema, options, files_per_batch)
+        described = SourceDescription(name, source, format, schema, options, decode, select, files_per_batch)
+        rows_source = described.open_stream(self._backend)
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
         left_out = self._backend.unsupported_columns(source)
-        self._declare(name, rows_source, rules, {Punctuation: punctuation, Prod: prod}, time_unit, left_out)
+        self._declare(
+            name,
+            rows_source,
+            rules,
+            {Punctuation: punctuation, Prod: prod},
+            time_unit,
+            left_out,
+            (partition, partition_idle),
+        )
 
     def feed(
         self,
@@ -236,12 +265,44 @@ class Engine:
         overload: str | None = None,
         budget: int | str | None = None,
         share: int = 3,
+        partition: str | None = None,
+        partition_idle: Any = "1 minute",
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
         rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
-        self._declare(name, source, rules, {Punctuation: punctuation, Prod: prod}, time_unit)
+        self._declare(
+            name,
+            source,
+            rules,
+            {Punctuation: punctuation, Prod: prod},
+            time_unit,
+            partitions=(partition, partition_idle),
+        )
         return Feed(self._parts, name, source)
+
+    def feeds(self) -> dict[str, Feed]:
+        """The streams that a program pushes into, by name."""
+        streams = self._loop.declared.streams.items()
+        return {
+            name: Feed(self._parts, name, stream.source)
+            for name, stream in streams
+            if isinstance(stream.source, FeedSource)
+        }
+
+    def push(self, stream: str, rows: pa.Table | Iterable[Any]) -> int:
+        """Push rows into a stream that was declared with `feed`, as its `push` does; how many there were."""
+        return self._feed(stream).push(rows)
+
+    def _feed(self, name: str) -> Feed:
+        feeds = self.feeds()
+        if name in feeds:
+            return feeds[name]
+        if name in self._loop.declared.streams:
+            raise SettingError(
+                f"{name} reads its rows from a source: only a stream that is declared as a feed is pushed"
+            )
+        raise SettingError(f"there is no feed named {name}{near_miss(name, feeds)}")
 
     def replay(self, name: str, source: Any, *, time: str, **options: Unpack[ReplayOptions]) -> Replay:
         """Declare a recorded stream that comes again, by its times, `speed` times as fast as it came.
@@ -273,7 +334,7 @@ class Engine:
     def prods(
         self,
         name: str,
-        source: Any,
+        source: Any = None,
         *,
         of: str,
         until: str | None = None,
@@ -283,18 +344,22 @@ class Engine:
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
+        decode: str | Mapping[str, Any] | None = None,
+        select: str | None = None,
     ) -> None:
         """Declare a stream whose rows become prods of the stream `of`.
 
         `until` or `at` is the column of a prod's time, `where` the columns of its pattern (a mapping gives
-        them the names that they have in the prodded stream); null matches everything.
+        them the names that they have in the prodded stream); null matches everything. The source is described as
+        for `stream`.
         """
         if until is not None and at is not None:
             raise SettingError("a prod is for the windows up to a time (until) or for the one at a time (at)")
         if of not in self._loop.declared.queried():
             raise SettingError(f"there is no stream named {of}{near_miss(of, self._loop.declared.queried())}")
         target = self._loop.declared.streams[of]
-        prod_source = self._source(source, format, schema, options, 1)
+        described = SourceDescription(name, source, format, schema, options, decode, select)
+        prod_source = described.open_stream(self._backend)
         columns = visible(prod_source.columns)
         names = where if isinstance(where, Mapping) else {column: column for column in where}
         clock, time = clock_named(target, on), until if at is None else at
@@ -315,21 +380,6 @@ class Engine:
         self._check_new(name)
         self._loop.declare(Stream(name, columns, StreamRules(rule.clock), prod_source, prods=rule))
 
-    def _source(
-        self,
-        source: Any,
-        format: str | None,
-        schema: str | None,
-        options: Mapping[str, Any] | None,
-        files_per_batch: int,
-    ) -> Source:
-        given = self._backend.input_of(source)
-        if isinstance(given, StreamingInput):
-            return StreamingSource(given)
-        if given is not None:
-            return FrameSource(given)
-        return FileSource(self._backend.open_files(str(source), format, schema, options, files_per_batch))
-
     def _declare(
         self,
         name: str,
@@ -338,10 +388,11 @@ class Engine:
         markers: Mapping[type[Punctuation | Prod], str | None],
         time_unit: str | None = None,
         left_out: Mapping[str, str] | None = None,
+        partitions: tuple[str | None, Any] = (None, None),
     ) -> None:
         """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead.
 
-        `left_out` are columns of types that are not supported.
+        `left_out` are columns of types that are not supported. `partitions` are the expression and the idle time.
         """
         self._check_new(name)
         columns = visible(source.columns)
@@ -355,6 +406,8 @@ class Engine:
             spelled = declared_column(name, time, columns)
             columns = with_time_column(columns, spelled)
         checked_rules = stream_rules(name, columns, spelled, *rest)
+        sql, idle = partition_rule(name, source.columns, columns, *partitions, self._backend.scalars)
+        checked_rules = replace(checked_rules, partition=sql, partition_idle=idle)
         given = {kind: marker for kind, marker in markers.items() if marker is not None}
         for kind, marker in given.items():
             self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
@@ -380,48 +433,38 @@ class Engine:
     def _check_new(self, name: str) -> None:
         if self._runner.running:
             raise StateError("streams are declared before the engine is started")
-        self._check_name(name)
-
-    def _check_name(self, name: str) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise SettingError(f"not a name: {name!r}; use letters, digits, _, - and .")
-        self._check_free(name)
-
-    def _check_query_name(self, name: str) -> None:
-        """Refuse a name that a query can't get; those of queries may have spaces."""
-        if not name or name.strip() != name or not name.isprintable():
-            raise SettingError(f"not a name: {name!r}; use printable characters")
-        self._check_free(name)
-
-    def _check_free(self, name: str) -> None:
-        """Refuse the name of a stream, a table or a view."""
-        if name in self._loop.declared.streams or name in self._loop.declared.versions:
-            raise StateError(
-                f"there is a {'stream' if name in self._loop.declared.streams else 'table'} named {name} already"
-            )
-        refuse_view_names(self._loop, [name])
+        check_declared_name(self._loop, name)
 
     def table(
         self,
         name: str,
-        source: Any,
+        source: Any = None,
         *,
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
+        select: str | None = None,
+        refresh: str | int | None = None,
     ) -> None:
         """Declare a static table to join with, or give it a new version, which batches from now on see.
 
-        The source is a batch DataFrame, a path of files (which the other arguments are about), an Arrow
-        table or a list of mappings.
+        The source is a batch DataFrame, a path of files, an Arrow table, a list of mappings, or (without a source) a
+        format of Spark such as jdbc with its options. `select` is an SQL view over its rows, as for `stream`. With
+        `refresh`, a running engine reads it again at this interval.
         """
+        interval = None if refresh is None else parse_duration(refresh)
+        if interval is not None and interval <= 0:
+            raise SettingError(f"refresh must be a positive duration, not {refresh!r}")
+        described = SourceDescription(name, source, format, schema, options, select=select)
         if name not in self._loop.declared.versions:
-            self._check_name(name)
-        version = self._loop.declared.tables.snapshot(name, source, format, schema, options)
-        with self._loop.lock:
-            queries = self._loop.directory.known_queries().values()
-            self._loop.declared.check_version(name, version, queries)
-            self._loop.declared.versions[name] = version
+            check_declared_name(self._loop, name)
+        self._tables.declare(described, None if interval is None else interval / 1e6)
+        if self._runner.running:
+            self._tables.start_refreshing()
+
+    def refresh(self, name: str) -> bool:
+        """Read a static table again, from the source that it was declared with; whether it has changed."""
+        return self._tables.refresh(name)
 
     def udf(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for queries to call. Where it raises, it gives null, and the query
@@ -494,9 +537,13 @@ class Engine:
         for name, text in queries.items():
             refuse_statement(text, f"{name}: ")
         refuse_view_names(loop, queries)
-        bound, preference_queries = self._bind(queries)
+        bound, preference_queries = self._binder.bind(queries)
         if partial and preference_queries:
             raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
+        if partial and any(query.is_row_query for query in bound.values()):
+            raise SettingError(
+                "partial is for windows, and a query without a window reports rows from now on"
+            )
         if partial and any(query.stream_join is not None for query in bound.values()):
             raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
         for name, query in bound.items():
@@ -522,41 +569,7 @@ class Engine:
         """The query that a text would be, if it were registered now; raises what is wrong with it."""
         if not isinstance(sql, str):
             raise SettingError(f"a query is a text, not {sql!r}")
-        return self._bound("", with_parameters(sql, parameters))
-
-    def _bound(self, name: str, sql: str) -> BoundQuery:
-        """The query that a text would be under a name."""
-        refuse_statement(sql)
-        try:
-            bound, preference_queries = self._bind({name: sql})
-        except SQLError as error:
-            message = error.message.removeprefix(f"{name}: ") if name else error.message
-            raise SQLError(message, error.text, error.start, error.end) from None
-        return bound[name] if bound else preference_queries[name]
-
-    def _bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
-        """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
-        loop = self._loop
-        loop.declared.functions |= {function.casefold() for function in self._backend.functions()}
-        plain, with_preference = split_by_preference(queries)
-        pushing = loop.directory.preference_query_names() | with_preference.keys()
-        names = frozenset({*dict(loop.directory.texts), *queries})
-        catalog = replace(loop.directory.catalog(), queries=names, preference_queries=pushing)
-        preference_queries = _without_errors(
-            bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
-        )
-        registered, limits = loop.directory.known_queries(), loop.planner.strategy.limits
-        bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, registered))
-        every: dict[str, BoundQuery] = {**bound, **preference_queries}
-        new = {
-            name: query for name, query in every.items() if loop.directory.texts.get(name) != queries[name]
-        }
-        for name, query in new.items():
-            check_query(name, query, limits)
-        new_windows = {name: query for name, query in bound.items() if name in new}
-        self._expressions.check(new_windows, registered, limits)
-        loop.declared.adopt(bound.values())
-        return bound, preference_queries
+        return self._binder.bind_text("", with_parameters(sql, parameters))
 
     def view(self, name: str, sql: str) -> None:
         """Create a view: a SELECT that filters and projects a stream or another view, for queries to read by its name.
@@ -636,9 +649,11 @@ class Engine:
     def start(self) -> None:
         """Process batches in the background until stopped."""
         self._runner.start()
+        self._tables.start_refreshing()
 
     def stop(self) -> None:
         """Stop; what is committed is kept, and a new engine on the same checkpoint continues from there."""
+        self._tables.stop_refreshing()
         self._runner.stop()
         self._backend.stop()
 
@@ -812,6 +827,23 @@ class Engine:
         """The streams that queries can read, by name."""
         now = self._loop.clock()
         return {name: stream_info(stream, now) for name, stream in self._loop.declared.queried().items()}
+
+    def catalog(self) -> Catalog:
+        """The names that queries can use: streams, static tables, views and functions."""
+        return self._loop.directory.catalog()
+
+    def sample(self, stream: str, rows: int = SAMPLED_ROWS) -> pa.Table:
+        """Some of the newest rows of a stream, to see what they are like; none if none are at hand."""
+        declared = self._loop.declared.stream(stream)
+        names = list(visible(declared.columns))
+        frame = declared.source.sample()
+        if frame is None:
+            return pa.schema(list(declared.columns.items())).empty_table().select(names)
+        return declared.with_time(frame).first(rows).select(names)
+
+    def checkpoint(self) -> CheckpointStatus:
+        """Where the checkpoint is, the last batch in it, and how large its parts are."""
+        return checkpoint_status(self._loop)
 
     def summaries(self) -> dict[str, SummaryStatus]:
         """The summaries by name: what they keep, and in which structure."""

@@ -176,6 +176,7 @@ def fixed_task(
     files: Sequence[str],
     names: Mapping[str, str],
     queries: Mapping[str, BoundQuery],
+    nested: bool,
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 
@@ -188,7 +189,7 @@ def fixed_task(
                         mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity)).drop_columns(
                             QUERY_COLUMN
                         )
-                        rows = fixed_rows({names[identity]: mine}, queries)
+                        rows = fixed_rows({names[identity]: mine}, queries, nested)
                         yield from rows.combine_chunks().to_batches()
 
     return task

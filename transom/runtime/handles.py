@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.api.parameters import with_parameters
 from transom.elements import ClockKind, Tune
-from transom.errors import SettingError, StateError
+from transom.errors import SettingError, StateError, TransomError
 from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
 from transom.ingest.late_rows import MISSED_BY
@@ -27,6 +27,7 @@ from transom.runtime.explain import explain_query
 from transom.runtime.late_windows import late_windows
 from transom.runtime.lookups import Lookups, window_length
 from transom.runtime.loop import BatchLoop
+from transom.runtime.notebook import SHOWN_ROWS, html_table, text_block, titled
 from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
 from transom.runtime.query_changes import EditOutcome, QueryChanges
@@ -58,6 +59,17 @@ class QueryHandle:
 
     def __repr__(self) -> str:
         return f"<query {self.name}: {textwrap.shorten(self.text, 100, placeholder=' ...')}>"
+
+    def _repr_html_(self) -> str:
+        """The query in a notebook: its text, its state and its newest results."""
+        with suppress(TransomError):
+            table = self.results()
+            newest = table.slice(max(0, table.num_rows - SHOWN_ROWS))
+            state = self.suspended or ("paused" if self.paused else f"{table.num_rows:,} results")
+            rows = zip(*(column.to_pylist() for column in newest.columns), strict=True)
+            shown = html_table(newest.column_names, rows) if newest.num_rows else ""
+            return titled(f"query {self.name}: {state}", text_block(self.text), shown)
+        return titled(f"query {self.name}", text_block(self.text))
 
     def drop(self) -> None:
         """Drop the query with the next batch; results made so far can still be read from this handle."""
@@ -100,7 +112,9 @@ class QueryHandle:
 
     def results(self) -> pa.Table:
         """All results so far: window_start, window_end, the group columns, the select items, kind,
-        complete, rows, late, batch, made, latency."""
+        complete, rows, late, batch, made, latency.
+
+        Results of a row query, which has no window: event_time, the select items, kind, batch, made."""
         self._check_pushed()
         query, since = self._bound()
         if query is None:
@@ -160,6 +174,8 @@ class QueryHandle:
         """
         query = self._window_query()
         self._check_pushed()
+        if query.is_row_query:
+            raise SettingError(f"{self.name} has no window to prod: its results are final at once")
         timed = query.clock.attribute if until is not None or at is not None else None
         if timed is not None and query.clock.kind is ClockKind.ROWS:
             raise SettingError("windows of rows have no time: leave until and at out")
@@ -194,6 +210,12 @@ class QueryHandle:
         return False
 
     @property
+    def is_row_query(self) -> bool:
+        """Whether the query has no window: each row that satisfies it is a result."""
+        query, _ = self._bound()
+        return query is not None and query.is_row_query
+
+    @property
     def on_demand(self) -> bool:
         """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
         query, _ = self._bound()
@@ -206,6 +228,8 @@ class QueryHandle:
 
     def _on_demand(self) -> Query:
         query = self._window_query()
+        if query.is_row_query:
+            raise SettingError(f"{self.name} has no window: what it finds is pushed; read its results()")
         if query.is_standing:
             raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
         return query
@@ -360,6 +384,11 @@ class Feed:
     def __repr__(self) -> str:
         return f"<feed {self.name}({', '.join(f'{name} {kind}' for name, kind in self._source.columns.items())})>"
 
+    def _repr_html_(self) -> str:
+        """The feed in a notebook: its columns, and how many rows wait."""
+        columns = html_table(["column", "type"], self._source.columns.items())
+        return titled(f"feed {self.name}: {self.waiting:,} rows wait", columns)
+
     def push(self, rows: pa.Table | Iterable[Any]) -> int:
         """Push rows: a table of Arrow, pandas, Polars or DuckDB, mappings, or tuples in the order of the schema; how
         many there were.
@@ -369,6 +398,25 @@ class Feed:
         count = self._source.push(rows)
         self._parts.wake()
         return count
+
+    def push_up_to(self, rows: pa.Table | Iterable[Any], limit: int | None) -> tuple[int, int]:
+        """Push rows unless more than `limit` rows would wait then (FeedFullError); how many there were, and a ticket.
+
+        `committed` says of a ticket whether its rows are committed.
+        """
+        pushed = self._source.push_up_to(rows, limit)
+        self._parts.wake()
+        return pushed
+
+    def committed(self, ticket: int) -> int | None:
+        """The committed batch with the rows of a push, by its ticket; None if they wait, or their batch runs."""
+        batch_id = self._source.batch_of(ticket)
+        return batch_id if batch_id is not None and batch_id <= self._parts.loop.state.batch_id else None
+
+    @property
+    def waiting(self) -> int:
+        """The number of pushed rows that no committed batch has taken."""
+        return self._source.waiting
 
     def punctuate(
         self, until: Any, since: Any = None, where: Mapping[str, Any] | None = None, on: str | None = None

@@ -9,7 +9,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.backends.base import Backend, Frame
 from transom.backends.expressions import micros, quoted, text_literal
@@ -23,6 +25,7 @@ from transom.ingest.stream_joins import JoinLimitError, arrive, join_rows
 from transom.ingest.streams import Carried, Stream, believable, carried_control
 from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import Outcome
+from transom.kernel.row_matches import RowMatcher, count_matches
 from transom.overload.chunks import NO_BURST, BurstOutcome, highest_time
 from transom.overload.sideline import Sideline, SplitBatch
 from transom.plan.passes.admission import release_suspended
@@ -36,6 +39,7 @@ from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
 from transom.sql.binding.cascades import relation_of
+from transom.sql.query import JoinForm
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 from transom.state.stream_joins import JoinState
@@ -141,6 +145,8 @@ class Ingest:
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, split.burst)
         joined = dict(self._joined(intent, rows, registry, state))
+        for each in (outcome, *derived.values(), *(one.outcome for one in joined.values())):
+            self._limit_matches(each, registry)
         return IngestedBatch(credible, outcome, split.burst, arrivals, joined, derived)
 
     def _joined(
@@ -155,15 +161,39 @@ class Ingest:
             join, limits = registry.stream_joins()[name], self.planner.strategy.limits
             kept = state.joins.get(name, JoinState())
             try:
-                arrival = arrive(join, tables, kept, clock_before(join, state), limits)
+                arrival = arrive(join, tables, kept, clock_before(join, state), limits, self._holds)
             except JoinLimitError as error:
-                for query in registry.reading(name):
+                readers = [*registry.reading(name), *registry.row_queries(name)]
+                for query in readers:
                     log.warning("query %s is suspended: %s", query.name, error)
-                registry.suspend({query.name: str(error) for query in registry.reading(name)})
+                registry.suspend({query.name: str(error) for query in readers})
+                continue
+            if join.form is not JoinForm.INNER:
+                yield name, JoinedBatch(Outcome(), arrival.state, arrival.lost, arrival.pairs)
                 continue
             stream = Stream(name, join.pair_columns, pair_rules(join), ResultSource())
             outcome = self._aggregated(intent, stream, arrival.pairs, registry, state)
             yield name, JoinedBatch(outcome, arrival.state, arrival.lost)
+
+    def _holds(self, rows: pa.Table, condition: str) -> NDArray[np.bool_]:
+        """The pairs that satisfy a condition of ON."""
+        frame = self.backend.frame(rows).project({"holds": f"coalesce({condition}, false)"})
+        return frame.to_table(few=True)["holds"].to_numpy()
+
+    def _limit_matches(self, outcome: Outcome, registry: Registry) -> None:
+        """Suspend row queries that too many rows satisfy, and leave these rows out."""
+        limit = self.planner.strategy.limits.row_results
+        reasons = {
+            name: f"{rows:,} rows of a batch satisfy it, and the limit is {limit:,}: select fewer rows, or raise the "
+            "setting row_results"
+            for name, rows in count_matches(outcome.matches).items()
+            if rows > limit
+        }
+        for name, reason in reasons.items():
+            log.warning("query %s is suspended: %s", name, reason)
+        if reasons:
+            registry.suspend(reasons)
+            outcome.matches = [part.without(reasons) for part in outcome.matches]
 
     def _credible(
         self, carried: list[Carried], batch: DataBatch, outcome: Outcome, burst: BurstOutcome
@@ -184,12 +214,16 @@ class Ingest:
     def ingest_results(
         self, intent: BatchIntent, given: BatchInput, rows: pa.Table, registry: Registry, state: State
     ) -> Outcome:
-        """Aggregate results of a query as rows of the stream that other queries read."""
+        """Aggregate results of a query, or of a join, as rows of the stream that other queries read."""
         inner = given.rules.clock.stream
-        columns = dict(relation_of(inner, registry.query(inner)).columns)
-        return self._aggregated(
-            intent, Stream(inner, columns, given.rules, ResultSource()), rows, registry, state
+        join = registry.stream_joins().get(inner)
+        columns = (
+            dict(relation_of(inner, registry.query(inner)).columns) if join is None else join.pair_columns
         )
+        stream = Stream(inner, columns, given.rules, ResultSource())
+        outcome = self._aggregated(intent, stream, rows, registry, state)
+        self._limit_matches(outcome, registry)
+        return outcome
 
     def _aggregated(
         self, intent: BatchIntent, stream: Stream, rows: pa.Table, registry: Registry, state: State
@@ -207,6 +241,10 @@ class Ingest:
     ) -> DataBatch:
         limits = self.planner.strategy.limits
         queries, on_demand = registry.reading(stream.name), registry.looking(stream.name)
+        row_queries = registry.row_queries(stream.name)
+        matcher = RowMatcher()
+        if row_queries:
+            matcher = self.planner.derived(stream.name, RowMatcher.of, row_queries)
         state = release_suspended(state, registry.compiled())
         return DataBatch(
             frame,
@@ -222,6 +260,8 @@ class Ingest:
             on_demand=on_demand,
             store_sets=self.planner.store_sets(stream.name, on_demand),
             limits=limits,
+            row_queries=row_queries,
+            matcher=matcher,
         ).with_rows(frame)
 
     def _run(

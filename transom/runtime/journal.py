@@ -141,6 +141,7 @@ class Journal:
         self._lock = threading.Lock()
         self._entries: list[JournalEntry] = []
         self._last, self._bytes = 0, 0
+        self._evicted = False
         self._listeners: list[Callable[[], None]] = []
         self._read: dict[tuple[str, int, int], tuple[pa.Table, int]] = {}  # what was before, and until where
         with loop.lock:
@@ -174,10 +175,16 @@ class Journal:
                 self._bytes += size
             while (self._bytes > self.limit or len(self._entries) > MOST_ENTRIES) and len(self._entries) > 1:
                 self._bytes -= self._entries.pop(0).bytes
+                self._evicted = True
         for listener in list(self._listeners):
             listener()
 
     # --- reading ---
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all results since the journal began are in memory."""
+        return not self._evicted
 
     def end(self) -> Cursor:
         """The cursor after the last result."""

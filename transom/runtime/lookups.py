@@ -89,6 +89,10 @@ class Lookups:
                 "a query WITH PREFERENCE can't be looked up: register it, and read its results()"
             )
         compiled = self._compiled(sql)
+        if compiled.is_row_query:
+            raise SettingError(
+                "a query without a window can't be looked up: register it, and read its results()"
+            )
         if compiled.is_standing:
             raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
         return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))

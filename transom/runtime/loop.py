@@ -53,6 +53,7 @@ from transom.state.state import State
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import Store
 from transom.storage.lease import Lease
+from transom.windows.partition_clocks import PartitionClocks
 from transom.windows.stream_rules import DerivedRules
 
 log = logging.getLogger("transom")
@@ -69,6 +70,9 @@ class _Attempt:
     context: EmitContext
     output: BatchOutput
     files: int | None  # of its results; None if tasks wrote some of them
+
+
+PARTITIONS = " partitions"  # after the name of a stream: what the checkpoint keeps of its source's partitions
 
 
 class BatchLoop:
@@ -168,6 +172,8 @@ class BatchLoop:
                 raise StateError(f"the stream {stream.name} is declared already")
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
+            if (reached := self.progress.get(f"{stream.name}{PARTITIONS}")) is not None:
+                stream.partitions, stream.resumed = PartitionClocks.from_json(reached), self.clock()
             # The time that the engine was down is not the source's silence: it begins to count now.
             stream.last_data, stream.idle_closed = self.clock(), self.idle_closed.get(stream.name, True)
             self.declared.streams[stream.name] = stream
@@ -380,7 +386,9 @@ class BatchLoop:
             self.sideline.note(self.declared.streams[intent.stream], taken, watch.spent["ingest"])
         before = self.state
         made = ResultFiles(intent.batch_id, intent.clock, attempt.files) if output.results else None
-        self._commit(intent, registry, output.state, made, attempt.context.observations)
+        self._commit(
+            intent, registry, output.state, made, attempt.context.observations, attempt.ingested.outcome
+        )
         store_sets = self.planner.all_store_sets(registry.on_demand())
         self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
         unused = self.executors.files.unused(before.refs, output.state.refs, intent.batch_id)
@@ -586,6 +594,7 @@ class BatchLoop:
                 intent.clock,
                 burst=ingested.burst if name == intent.stream else NO_BURST,
                 store_sets=self.planner.store_sets(name, registry.looking(name)),
+                slowest=self._slowest(name, intent, ingested),
             )
             for name in concerned
             if name in self.declared.queried()
@@ -593,6 +602,19 @@ class BatchLoop:
         derived = [DerivedInput(batches.pop(name), rules) for name, rules in read.items() if name in batches]
         unread = self.declared.derived(batches)
         return [batch for name, batch in batches.items() if name not in unread], derived
+
+    def _partitions_after(self, name: str, intent: BatchIntent, outcome: Outcome) -> PartitionClocks:
+        """How far the partitions of a stream's source have come with a batch."""
+        brought = outcome.partition_tops if name == intent.stream else {}
+        return self.declared.streams[name].partitions.after(brought, intent.clock)
+
+    def _slowest(self, name: str, intent: BatchIntent, ingested: IngestedBatch) -> int | None:
+        """The newest time of the slowest live partition after a batch, if the stream's watermark follows them."""
+        stream = self.declared.streams[name]
+        if stream.rules.partition is None:
+            return None
+        after = self._partitions_after(name, intent, ingested.outcome)
+        return after.slowest(intent.clock, stream.rules.partition_idle, stream.resumed)
 
     def _timer_is_due(self) -> bool:
         if not self.state.prodders:
@@ -636,6 +658,7 @@ class BatchLoop:
         state: State,
         made: ResultFiles | None,
         seen: Sequence[Observation],
+        outcome: Outcome,
     ) -> None:
         sources = dict(self.progress)
         if intent.stream is not None and intent.reference:
@@ -643,6 +666,9 @@ class BatchLoop:
             stream.source.advance(intent.reference)
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
+        if intent.stream is not None and outcome.partition_tops:
+            partitions = self._partitions_after(intent.stream, intent, outcome)
+            sources[f"{intent.stream}{PARTITIONS}"] = partitions.to_json()
         result_batches = self.outputs.result_batches
         if made is not None:
             result_batches = [*result_batches, made]
@@ -668,6 +694,8 @@ class BatchLoop:
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
             self.progress, self.outputs.result_batches = sources, result_batches
+            if intent.stream is not None and outcome.partition_tops:
+                self.declared.streams[intent.stream].partitions = partitions
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
             seen_ids = {id(one) for one in seen}
             living = _unchanged(registry, intent) if self.observations else set()

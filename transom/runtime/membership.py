@@ -80,6 +80,8 @@ def joined_and_left(
                 _put_edited(element, before, registry, new, intent)
                 if name in state.queries and name not in joining and name not in leaving:
                     replaced.setdefault(name, before)
+                if is_row_query(before) and registry[name].since != before.since:
+                    leaving[name] = None  # its account begins anew
                 joining[name] = None
             case Rename(name, to):
                 if registry.rename(element, intent.batch_id):
@@ -156,8 +158,21 @@ def _continues(before: RegisteredQuery, after: RegisteredQuery) -> bool:
     old, new = before.executable, after.executable
     if not isinstance(old, CompiledQuery) or not isinstance(new, CompiledQuery) or not before.takes_part:
         return False
+    if old.is_row_query and new.is_row_query:
+        return has_same_rows(old, new)
     is_standing = old.is_standing and new.is_standing
     return is_standing and has_same_windows(old, new) and result_schema(old.query) == result_schema(new.query)
+
+
+def has_same_rows(old: CompiledQuery, new: CompiledQuery) -> bool:
+    """Whether two row queries find the same rows, and their results have the same columns."""
+    parts = [(each.query.stream, each.query.joins, sorted(each.conjunct_texts)) for each in (old, new)]
+    return parts[0] == parts[1] and result_schema(old.query) == result_schema(new.query)
+
+
+def is_row_query(entry: RegisteredQuery) -> bool:
+    """Whether a registered query has no window."""
+    return isinstance(entry.executable, CompiledQuery) and entry.executable.is_row_query
 
 
 def _replacement(before: RegisteredQuery, entry: RegisteredQuery, after: CompiledQuery) -> Replacement:

@@ -7,11 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.backends.hidden_columns import SOURCE_PARTITION
+from transom.columns.types import Columns
 from transom.durations import parse_duration
 from transom.elements import Clock, ClockKind, Overload
-from transom.errors import SettingError, near_miss
+from transom.errors import SettingError, SQLError, near_miss
+from transom.ingest.event_time import bound_expression
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Place, Strategy
+from transom.sql.catalog import Scalars
 from transom.windows.stream_rules import StreamRules
 
 DEFAULT_HORIZON = "366 days"
@@ -116,6 +120,23 @@ def overload_rule(overload: str | None, budget: Any, share: int) -> Overload | N
     if isinstance(share, bool) or not isinstance(share, int) or share < 1:
         raise SettingError(f"share is a whole number of at least 1, not {share!r}")
     return Overload(size, in_time, overload == "shed", share)
+
+
+def partition_rule(
+    stream: str, source: Columns, columns: Columns, partition: str | None, idle: Any, scalars: Scalars
+) -> tuple[str | None, int | None]:
+    """The expression that tells the partitions of a stream, in canonical text, and when one counts as idle."""
+    if partition == "default":
+        partition = None
+        if SOURCE_PARTITION in source:
+            return f"`{SOURCE_PARTITION}`", None if idle is None else parse_duration(idle)
+    if partition is None:
+        return None, None
+    try:
+        sql, _ = bound_expression(stream, columns, f"CAST({partition} AS STRING)", scalars)
+    except SQLError as error:
+        raise SettingError(f"the partition of {stream}, {partition}: {error.message}") from None
+    return sql, None if idle is None else parse_duration(idle)
 
 
 def length(what: str, value: Any, kind: ClockKind) -> int | None:

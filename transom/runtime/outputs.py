@@ -99,6 +99,19 @@ class Outputs:
                 raise
             return schema.empty_table()  # deleted meanwhile
 
+    def batch_tables(self, batch: ResultFiles) -> Iterator[pa.Table]:
+        """The results of a batch, a table for each schema, with the column that says which query they are of."""
+        directory = results_of(batch.batch_id)
+        is_sealed = batch.files is None
+        files = (
+            sealed_files(self.store, directory)
+            if is_sealed
+            else [_file(directory, number) for number in range(batch.files or 0)]
+        )
+        for file in files:
+            for table in _tables_of(self.store, file):
+                yield readable_table(table)
+
     def _prod_results(self, identity: str, schema: pa.Schema, directory: str) -> pa.Table:
         """The results of a query in an answer to a prod; none if the answer was deleted meanwhile."""
         files = [f"{directory}/{file}" for file in self.store.list(directory) if file != SEAL]
@@ -183,6 +196,17 @@ def rows_of_query(store: Store, file: str, identity: str, schema: pa.Schema) -> 
         for packed in reader.read_all()[TABLES]:
             with pa.ipc.open_stream(packed.as_buffer()) as table:
                 yield from _rows_of_query(table.schema, table, identity, schema)
+
+
+def _tables_of(store: Store, file: str) -> Iterator[pa.Table]:
+    """The results in a file, a table for each schema."""
+    with store.batches(file) as reader:
+        if reader.schema.names != [TABLES]:
+            yield reader.read_all().replace_schema_metadata()
+            return
+        for packed in reader.read_all()[TABLES]:
+            with pa.ipc.open_stream(packed.as_buffer()) as table:
+                yield table.read_all().replace_schema_metadata()
 
 
 def _rows_of_query(

@@ -40,6 +40,11 @@ class PreferenceHandle(QueryHandle):
         return False
 
     @property
+    def is_row_query(self) -> bool:
+        """Never: it has a preference."""
+        return False
+
+    @property
     def has_preference(self) -> bool:
         return True
 

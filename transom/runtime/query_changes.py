@@ -25,6 +25,8 @@ from transom.plan.passes.stores import store_sets
 from transom.plan.replacement import Replacement, changed_clauses, has_same_windows
 from transom.results.result_rows import result_schema
 from transom.runtime.loop import BatchLoop
+from transom.runtime.membership import has_same_rows
+from transom.runtime.names import check_query_name
 from transom.runtime.registry import RegisteredQuery, Registry
 from transom.sql.binding.cascades import relation_of
 from transom.sql.bound_query import BoundQuery
@@ -60,18 +62,16 @@ class EditOutcome:
 class QueryChanges:
     """Queues changes of registered queries for the next batch, after it has checked them.
 
-    `bind` gives the bound query of a text that is to have a name, and `check_name` refuses a name that no query can
-    have.
+    `bind` gives the bound query of a text that is to have a name.
     """
 
     def __init__(
         self,
         loop: BatchLoop,
         bind: Callable[[str, str], BoundQuery],
-        check_name: Callable[[str], None],
         wake: Callable[[], None],
     ):
-        self.loop, self._bind, self._check_name, self._wake = loop, bind, check_name, wake
+        self.loop, self._bind, self._wake = loop, bind, wake
         self._last: tuple[Registry, tuple[Control, ...], dict[str, RegisteredQuery]] | None = None
 
     def edit(self, name: str, text: str, dry_run: bool = False) -> EditOutcome:
@@ -87,6 +87,8 @@ class QueryChanges:
             raise SettingError(
                 f"{name} has {has} WITH PREFERENCE, which an edit can't change: register another"
             )
+        if before.partial and isinstance(bound, Query) and bound.is_row_query:
+            raise SettingError(f"{name} reports windows that it saw in part, and the new text has no window")
         if before.partial and isinstance(bound, Query) and bound.stream_join is not None:
             raise SettingError(f"{name} reports windows that it saw in part, which joins of streams can't")
         with directory.lock:
@@ -122,7 +124,7 @@ class QueryChanges:
         self.entry(name)
         if name == to:
             return
-        self._check_name(to)
+        check_query_name(self.loop, to)
         if to in directory.texts:
             raise StateError(f"there is a query named {to} already")
         if any(isinstance(element, Drop) and element.name == to for element in self._control()):
@@ -200,6 +202,12 @@ class QueryChanges:
         if not isinstance(bound, Query) or not isinstance(old, CompiledQuery):
             return EditOutcome(text, False, (), False, "what the query has found and deferred begins anew")
         new = compile_query(joined.name, bound, registry.naive)
+        if old.is_row_query and new.is_row_query:
+            if has_same_rows(old, new):
+                return EditOutcome(text, True, (), True, "the query finds the same rows; its results go on")
+            return EditOutcome(
+                text, False, (), False, "the query finds other rows from now on; results begin anew"
+            )
         if not old.is_standing or not new.is_standing:
             return self._lookup_outcome(text, new)
         return self._window_outcome(joined, text, old, new)

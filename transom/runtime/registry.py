@@ -490,9 +490,21 @@ class Registry:
         """The on-demand queries over a stream that take part in batches."""
         return [query for query in self.on_demand() if query.query.stream == stream]
 
+    def row_queries(self, stream: str) -> list[CompiledQuery]:
+        """The row queries over a stream that take part in batches."""
+        by_stream = self._once("row queries", self._row_queries)
+        return by_stream.get(stream, [])
+
+    def _row_queries(self) -> dict[str, list[CompiledQuery]]:
+        by_stream: dict[str, list[CompiledQuery]] = {}
+        for query in self.everyone():
+            if query.is_row_query:
+                by_stream.setdefault(query.query.stream, []).append(query)
+        return by_stream
+
     def stream_joins(self) -> dict[str, StreamJoin]:
         """The joins of two streams, by the streams of their pairs, with all columns that queries read."""
-        joins = (query.query.stream_join for query in self.living())
+        joins = (query.query.stream_join for query in self.everyone())
         return self._once("stream joins", lambda: merged_joins([join for join in joins if join is not None]))
 
     def copy(self) -> Registry:

@@ -19,7 +19,16 @@ from transom.backends.hidden_columns import TIME_TEXT
 from transom.columns.types import Columns
 from transom.durations import parse_duration, parse_instant
 from transom.errors import SettingError, StateError, near_miss
-from transom.ingest.sources import FileSource, NextBatch, Reference, Source, visible, with_time
+from transom.ingest.sources import (
+    SAMPLED_ROWS,
+    FileSource,
+    NextBatch,
+    Reference,
+    Source,
+    SourceStatus,
+    visible,
+    with_time,
+)
 from transom.runtime.options import declared_column
 from transom.runtime.streamer import Streamer
 from transom.storage.file_store import Store
@@ -83,6 +92,8 @@ DEFAULTS: dict[str, Any] = {
 class ReplaySource(Source):
     """Rows of a recording, each when it is due on the engine's clock."""
 
+    kind = "recording"
+
     def __init__(
         self,
         backend: Backend,
@@ -112,6 +123,15 @@ class ReplaySource(Source):
             return None
         rows = until - self._delivered
         return NextBatch({"replay": [self._delivered, until], "moment": moment, "rows": rows})
+
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.kind, rows_waiting=len(self._arrivals) - self._delivered)
+
+    def sample(self) -> Frame | None:
+        """The rows that were delivered last; before the first ones, those that come first."""
+        first = max(0, self._delivered - SAMPLED_ROWS)
+        rows = self._rows.slice(first, self._delivered - first or SAMPLED_ROWS)
+        return self.backend.frame(rows) if rows.num_rows else None
 
     def _due(self) -> int:
         """How far the recording is now: a whole number of batches from where this engine began it."""

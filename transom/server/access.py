@@ -6,6 +6,7 @@ request comes from, the token, the rate of the client's requests, and the size o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
@@ -25,6 +26,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SAME_SITE_PATHS = ("/api/", "/_nicegui_ws")  # other sites may not even read these
 OPEN_PATHS = ("/healthz", "/readyz", LOGIN_PATH)  # these need no token
 UNCOUNTED_PATHS = ("/_nicegui/", "/_transom/")  # files of the dashboard; a view needs dozens
+PUSH_PATH = re.compile(r"/api/streams/[^/]+/rows")
 ALL_INTERFACES = ("0.0.0.0", "::", "")
 
 # NiceGUI compiles its templates in the browser, and writes scripts and styles into the page.
@@ -73,7 +75,7 @@ class Guard:
             return await self._login(scope, receive, send)
         if scope["method"] not in SAFE_METHODS:
             try:
-                receive = await read_body(headers, receive, self.settings.limits.body)
+                receive = await read_body(headers, receive, self._longest_body(scope))
             except TooLarge:
                 return await self._too_large(scope, receive, send)
         await self.app(scope, receive, send)
@@ -133,8 +135,13 @@ class Guard:
         except ValueError:
             return False
 
+    def _longest_body(self, scope: Scope) -> int:
+        """The most bytes that a request may have: more if it pushes rows."""
+        is_push = PUSH_PATH.fullmatch(scope["path"]) is not None
+        return self.settings.limits.push_body if is_push else self.settings.limits.body
+
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        message = f"the request has more than {self.settings.limits.body:,} bytes"
+        message = f"the request has more than {self._longest_body(scope):,} bytes"
         await error_response(413, "limit", message, {"Connection": "close"})(scope, receive, send)
 
 

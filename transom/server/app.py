@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -90,8 +90,10 @@ def _add_unknown_paths(app: FastAPI) -> None:
     """Answer unknown paths of the API with JSON; otherwise the dashboard would answer with HTML."""
 
     @app.api_route("/api/{path:path}", methods=list(METHODS), include_in_schema=False)
-    async def unknown_path(request: Request) -> None:
+    async def unknown_path(request: Request) -> Response:
         path, described = request.scope["path"], app.openapi()["paths"]
+        if path == "/api/":
+            return RedirectResponse("/api")
         methods = {
             method.upper()
             for template in described

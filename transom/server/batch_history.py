@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ from transom.runtime.engine import Engine
 RATE_SECONDS = 10.0  # over which the current rate is averaged
 STEP_SECONDS = 5.0  # between two points of the rate history
 POINTS = 60
+KEPT_BATCHES = 500
 BATCH_TIME_BOUNDS = (
     0.05,
     0.1,
@@ -27,6 +29,20 @@ BATCH_TIME_BOUNDS = (
     30.0,
     60.0,
 )  # upper bounds of batch times, in seconds
+
+
+@dataclass(frozen=True)
+class PastBatch:
+    """A batch that is committed."""
+
+    batch_id: int
+    stream: str | None
+    finished: int  # microseconds since 1970
+    seconds: float
+    spent: Mapping[str, float]
+    rows: int
+    late: int
+    results: int
 
 
 @dataclass
@@ -55,6 +71,7 @@ class BatchHistory:
         self.results: Counter[str] = Counter()  # rows by query
         self.last: dict[str, int] = {}  # by query: when its last results were made, in microseconds
         self._rows: dict[str, deque[tuple[float, int]]] = {}  # by stream: arrival time and number of rows
+        self._batches: deque[PastBatch] = deque(maxlen=KEPT_BATCHES)
         self._lock = threading.Lock()
         self._stop_following = engine.follow(self._record_batch)
 
@@ -66,6 +83,7 @@ class BatchHistory:
         now, made = time.monotonic(), time.time_ns() // 1000
         with self._lock:
             self.batch_times.add(report.seconds)
+            self._batches.append(_past_batch(report, made))
             for name, to in report.renamed:
                 if name in self.results:
                     self.results[to], self.last[to] = self.results.pop(name), self.last.pop(name)
@@ -85,6 +103,11 @@ class BatchHistory:
         if rows:
             self.results[name] += rows
             self.last[name] = made
+
+    def batches(self, limit: int = 60) -> list[PastBatch]:
+        """The newest batches, the newest last."""
+        with self._lock:
+            return list(self._batches)[-limit:]
 
     def forget(self, name: str) -> None:
         """Forget a dropped query; another query may take its name."""
@@ -117,3 +140,21 @@ class BatchHistory:
                 if 0 <= step < steps:
                     rates[step] += rows / STEP_SECONDS
         return tuple(rates)
+
+
+def _past_batch(report: BatchReport, finished: int) -> PastBatch:
+    results = sum(
+        int(batch.bounds[-1] - batch.bounds[0]) for batch in report.results.batches if len(batch.bounds)
+    )
+    stored = sum(each.rows for each in report.results.stored.values())
+    outcome = report.outcome
+    return PastBatch(
+        report.batch_id,
+        report.stream,
+        finished,
+        report.seconds,
+        dict(report.spent),
+        outcome.rows,
+        outcome.late,
+        results + stored,
+    )

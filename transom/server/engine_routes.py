@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
+from dataclasses import asdict
+from time import monotonic
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+from starlette.exceptions import HTTPException
 
 from transom.api.formats import PlanFormat
 from transom.api.parameters import with_parameters
 from transom.api.records import (
+    ApiLinks,
+    BatchList,
     CheckedQuery,
+    CheckpointInfo,
+    CompletionAnswer,
     CreatedName,
+    FormattedQuery,
     Health,
     ProdResults,
+    PushedRows,
     QueryList,
     ServiceStatus,
+    StreamColumns,
+    StreamDetail,
     StreamList,
-    StreamStatus,
     SummaryList,
+    TableList,
     ViewList,
 )
-from transom.api.requests import LookupText, NewQueries, ProdMany, SQLText, SummaryText, ViewText
+from transom.api.requests import (
+    DraftText,
+    LookupText,
+    NewQueries,
+    ProdMany,
+    SQLText,
+    SummaryText,
+    UnfinishedText,
+    ViewText,
+)
 from transom.server.error_responses import RESPONSES
 from transom.server.formats import RowsEncoding, encode_rows
+from transom.server.pushed_rows import PUSH_BODY
 from transom.server.roles import ApiClient
 from transom.server.route_helpers import (
     AdminContext,
@@ -42,6 +65,7 @@ from transom.server.route_helpers import (
     rows_responses,
 )
 from transom.sql.clauses.summary import parse_summary
+from transom.version import __version__
 
 health_router = APIRouter(tags=["health"])
 engine_router = APIRouter(prefix="/api", responses=RESPONSES)
@@ -53,6 +77,9 @@ PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {"schema": {}}},
     },
 }
+LONGEST_COMMIT = 30.0  # seconds
+ENDED = ("failed", "stopped")  # states of an engine that takes no rows
+COMMIT_POLL = 1.0  # seconds between looks at the state of the engine
 UNHEALTHY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "It is not"}}
 RowLimit = Annotated[int, Query(ge=1, le=1_000_000, description="the largest number of rows")]
 
@@ -80,6 +107,22 @@ def _health(context: RouteContext, client: ApiClient | None, healthy: tuple[str,
     return JSONResponse({"state": monitor.state, "failure": failure}, 200 if is_healthy else 503)
 
 
+TO_REFERENCE: dict[int | str, dict[str, Any]] = {
+    **RESPONSES,
+    307: {"description": "A browser is sent to the description for people"},
+}
+
+
+@engine_router.get("", tags=["service"], response_model=ApiLinks, responses=TO_REFERENCE)
+async def api_links(
+    context: ReadContext, accept: Annotated[str, Header(include_in_schema=False)] = ""
+) -> ApiLinks | RedirectResponse:
+    """Where the API is described; a browser is sent there."""
+    if "text/html" in accept:
+        return RedirectResponse("/docs")
+    return ApiLinks("Transom", __version__, "/docs", "/openapi.json", "/api/status")
+
+
 @engine_router.get("/status", tags=["service"])
 async def status(context: ReadContext) -> ServiceStatus:
     """The state of the whole service: the engine, the last batch, memory, rows."""
@@ -96,9 +139,26 @@ async def streams(context: ReadContext) -> StreamList:
 
 
 @engine_router.get("/streams/{stream}", tags=["streams"])
-async def stream(context: ReadContext, stream: StreamName) -> StreamStatus:
-    """The status of a stream."""
+async def stream(context: ReadContext, stream: StreamName) -> StreamDetail:
+    """The status of a stream, how far its source was read, and the queries that missed rows."""
     return await context.threads.quick(lambda: context.service.stream(stream))
+
+
+@engine_router.get("/streams/{stream}/columns", tags=["streams"])
+async def stream_columns(context: ReadContext, stream: StreamName) -> StreamColumns:
+    """The columns of a stream, and what their values in a sample of its rows are like."""
+    return await context.threads.slow(lambda: context.service.stream_columns(stream))
+
+
+@engine_router.get("/streams/{stream}/sample", tags=["streams"], responses=rows_responses("Some rows"))
+async def sample(
+    context: ReadContext, stream: StreamName, encoding: WantedRows, limit: RowLimit = 100
+) -> Response:
+    """Some of the newest rows of a stream; none if none are at hand, as of a stream of Spark's."""
+    rows = min(limit, context.settings.limits.rows)
+    return await context.rows(
+        await context.threads.slow(lambda: context.service.sample(stream, rows)), encoding
+    )
 
 
 @engine_router.get("/streams/{stream}/late", tags=["streams"], responses=rows_responses("Late rows"))
@@ -134,6 +194,74 @@ async def file_problems(
     )
 
 
+@engine_router.post(
+    "/streams/{stream}/rows",
+    name="push",
+    tags=["streams"],
+    openapi_extra=PUSH_BODY,
+    responses={202: {"model": PushedRows, "description": "The rows wait; their batch is not committed yet"}},
+)
+async def push_rows(
+    context: ChangeContext,
+    request: Request,
+    stream: StreamName,
+    wait: Annotated[
+        float,
+        Query(ge=0, le=LONGEST_COMMIT, allow_inf_nan=False, description="seconds to wait for the commit"),
+    ] = LONGEST_COMMIT,
+) -> JSONResponse:
+    """Push rows into a stream that is declared with `push`: JSON lines, a JSON list, or a stream of Arrow.
+
+    The answer comes when the batch with the rows is committed: their results then survive a crash. After `wait` seconds
+    without the commit it is 202. If too many rows wait, it is 429 with Retry-After, and no row was taken.
+    """
+    service = context.service
+    if service.state in ENDED:
+        raise HTTPException(503, f"the engine is {service.state}: no row was taken", {"Retry-After": "1"})
+    body, content_type = await request.body(), request.headers.get("content-type", "")
+    feed, rows, ticket = await context.threads.quick(lambda: service.push(stream, body, content_type))
+    deadline = monotonic() + wait
+    while (batch := feed.committed(ticket)) is None and not context.signal.closed:
+        changed = context.signal.next()
+        left = deadline - monotonic()
+        if feed.committed(ticket) is None:
+            if left <= 0:
+                break
+            if service.state in ENDED:
+                message = f"the engine is {service.state}: the rows are not committed, and may be lost"
+                raise HTTPException(503, message)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), min(left, COMMIT_POLL))
+    answer = PushedRows(stream, rows, batch is not None, batch, feed.waiting)
+    return JSONResponse(asdict(answer), 200 if batch is not None else 202)
+
+
+# --- static tables ---------------------------------------------------------------------------
+
+
+@engine_router.get("/tables", tags=["streams"])
+async def tables(context: ReadContext) -> TableList:
+    """The static tables that queries can join, with their columns."""
+    return TableList(tuple(await context.threads.quick(context.service.tables)))
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@engine_router.get("/batches", tags=["service"])
+async def recent_batches(
+    context: ReadContext, limit: Annotated[int, Query(ge=1, le=500, description="the largest number")] = 60
+) -> BatchList:
+    """The newest batches since the service started, the newest last: what they read, and what took the time."""
+    return BatchList(tuple(await context.threads.quick(lambda: context.service.batches(limit))))
+
+
+@engine_router.get("/checkpoint", tags=["service"])
+async def checkpoint(context: ReadContext) -> CheckpointInfo:
+    """Where the checkpoint is, the last batch in it, and how large its parts are."""
+    return await context.threads.slow(context.service.checkpoint)
+
+
 # --- many queries ----------------------------------------------------------------------------
 
 
@@ -165,6 +293,19 @@ async def check(context: ChangeContext, body: SQLText) -> CheckedQuery:
     return await context.threads.slow(
         lambda: context.service.check(with_parameters(body.sql, body.parameters))
     )
+
+
+@engine_router.post("/complete", tags=["queries"])
+async def complete_text(context: ReadContext, body: UnfinishedText) -> CompletionAnswer:
+    """What can be written at a place of a query's text, the best first; the text may be unfinished."""
+    cursor = len(body.sql) if body.cursor is None else body.cursor
+    return await context.threads.quick(lambda: context.service.complete(body.sql, cursor))
+
+
+@engine_router.post("/format", tags=["queries"])
+async def format_text(context: ReadContext, body: DraftText) -> FormattedQuery:
+    """A query's text in the usual form: only white space and the case of keywords change."""
+    return FormattedQuery(await context.threads.quick(lambda: context.service.format(body.sql)))
 
 
 @engine_router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})

@@ -13,11 +13,20 @@ from starlette.exceptions import HTTPException
 
 from transom.api.errors import LimitError, NotFound, RoleError
 from transom.api.records import ErrorAnswer
-from transom.errors import BatchError, CostError, SettingError, SQLError, StateError, TransomError
+from transom.errors import (
+    BatchError,
+    CostError,
+    FeedFullError,
+    SettingError,
+    SQLError,
+    StateError,
+    TransomError,
+)
 from transom.runtime.descriptor_shortage import lacks_descriptors
 
 log = logging.getLogger("transom")
 
+FULL_SECONDS = "1"  # after which a feed that is full may take more rows
 INTERNAL_ERROR = "the engine failed to answer; its log has the reason"
 # The first class that matches decides: NotFound and LimitError are StateErrors too.
 ERROR_TYPES: tuple[tuple[type[TransomError], int, str], ...] = (
@@ -25,6 +34,7 @@ ERROR_TYPES: tuple[tuple[type[TransomError], int, str], ...] = (
     (CostError, 400, "limit"),
     (NotFound, 404, "not_found"),
     (LimitError, 429, "limit"),
+    (FeedFullError, 429, "limit"),
     (RoleError, 403, "forbidden"),
     (SettingError, 400, "setting"),
     (StateError, 409, "state"),
@@ -65,7 +75,8 @@ def from_transom_error(error: TransomError) -> JSONResponse:
     if isinstance(error, SQLError):
         place = {name: getattr(error, name) for name in ("line", "column", "start", "end", "text")}
         return error_response(status, kind, error.message, **place)
-    return error_response(status, kind, str(error))
+    headers = {"Retry-After": FULL_SECONDS} if isinstance(error, FeedFullError) else None
+    return error_response(status, kind, str(error), headers)
 
 
 def from_validation_error(error: RequestValidationError) -> JSONResponse:

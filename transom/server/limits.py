@@ -13,6 +13,8 @@ class ServiceLimits:
     subscribers: int = 1_000
     rows: int = 100_000  # of one answer; a cursor leads to the rest
     body: int = 4 << 20  # bytes of a request
+    push_body: int = 32 << 20  # bytes of a request that pushes rows
+    pushed_rows: int = 500_000  # that wait to be processed, of one stream
     sql: int = 64 << 10  # characters of a query
     previews: int = 16
     recent: int = 64 << 20  # bytes of results kept in memory for readers

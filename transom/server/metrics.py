@@ -68,7 +68,7 @@ class ServiceCollector(Collector):
         yield _batch_seconds(service.history.batch_times)
         yield from _stream_metrics(service.streams())
         listed = queries[: self.query_limit]
-        yield from _query_metrics(listed)
+        yield from _query_metrics(listed, service.history.results)
         names = {query.name for query in listed}
         yield from _accuracy_metrics(progress.early, names)
         yield from _on_demand_metrics(progress.on_demand)
@@ -185,10 +185,11 @@ def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
         yield _labelled_gauge(name, help, "stream", values)
 
 
-def _query_metrics(queries: list[QueryStatus]) -> Iterator[Metric]:
+def _query_metrics(queries: list[QueryStatus], result_rows: Mapping[str, int]) -> Iterator[Metric]:
     results = CounterMetricFamily("transom_results", "Result rows of a query.", labels=("query",))
     for query in queries:
-        results.add_metric((query.name,), query.results)
+        # Not those before a restart: they are read back step by step, and would look like a burst.
+        results.add_metric((query.name,), result_rows[query.name])
     yield results
     rows = CounterMetricFamily("transom_query_rows", "Rows of a query by fate.", labels=("query", "fate"))
     for query in queries:

@@ -11,7 +11,8 @@ from transom.api.errors import LimitError, NotFound
 from transom.errors import TransomError
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.engine import Engine
-from transom.sql.clauses.query_parser import has_preference
+from transom.sql.bound_query import BoundQuery
+from transom.sql.query import Query
 
 PREVIEW_PREFIX = "preview."
 IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped
@@ -20,6 +21,11 @@ IDLE_SECONDS = 120.0  # after which a preview that no client uses is dropped
 def is_preview(name: str) -> bool:
     """Whether a query is a preview, by its name."""
     return name.startswith(PREVIEW_PREFIX)
+
+
+def _has_partial_windows(query: BoundQuery) -> bool:
+    """Whether a query can report windows that it sees only in part."""
+    return isinstance(query, Query) and not query.is_row_query and query.stream_join is None
 
 
 class Previews:
@@ -46,7 +52,7 @@ class Previews:
                 raise LimitError(f"there are {self.limit} previews already: try again in a minute")
             self._last_used[name] = time.monotonic()
         try:
-            self.engine.register(sql, name, partial=not has_preference(sql))
+            self.engine.register(sql, name, partial=_has_partial_windows(self.engine.check(sql)))
         except BaseException:
             with self._lock:
                 self._last_used.pop(name, None)

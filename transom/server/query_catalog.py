@@ -11,15 +11,17 @@ from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.text_parts import readable
 from transom.runtime.engine import Engine
 from transom.runtime.handles import QueryHandle
+from transom.runtime.registry import identity
 from transom.server.batch_history import BatchHistory
+from transom.server.earlier_results import EarlierResults
 from transom.server.query_description import QueryDescription, description_of
 
 
 class QueryCatalog:
     """Finds queries by name and reports their status."""
 
-    def __init__(self, engine: Engine, history: BatchHistory):
-        self.engine, self.history = engine, history
+    def __init__(self, engine: Engine, history: BatchHistory, earlier: EarlierResults):
+        self.engine, self.history, self.earlier = engine, history, earlier
         self.descriptions: dict[tuple[str, str], QueryDescription] = {}  # by name and text
 
     def handle(self, name: str) -> QueryHandle:
@@ -45,6 +47,9 @@ class QueryCatalog:
         """The status of a query."""
         description, name, since = self.description(handle), handle.name, handle.since
         tuned, emit = handle.tuned, description.emit
+        earlier, last = (
+            (0, None) if since is None else self.earlier.count(identity(handle.stored_name, since))
+        )
         early = None if emit is None else emit_text(emit, None, None if tuned is None else 1 - tuned)
         return QueryStatus(
             name=name,
@@ -66,8 +71,8 @@ class QueryCatalog:
             since=since,
             edited=handle.edited,
             **asdict(handle.account),
-            results=self.history.results[name],
-            last=self.history.last.get(name),
+            results=self.history.results[name] + earlier,
+            last=self.history.last.get(name, last),
         )
 
     def detail(self, handle: QueryHandle) -> QueryDetail:

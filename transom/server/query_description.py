@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import singledispatch
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from transom.aggregates.table import aggregate_function
 from transom.api.records import ColumnInfo
 from transom.durations import format_duration
 from transom.elements import ClockKind, Emit
@@ -18,12 +17,12 @@ from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.element_text import window_text
 from transom.promising.answers import preference_schema
 from transom.results.result_rows import ESTIMATES, result_schema
+from transom.server.chart_hints import ChartHints, chart_hints
 from transom.sql.bound_query import BoundQuery
-from transom.sql.item_columns import aggregate_reference
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import OnDemandQuery, Query
+from transom.sql.query import OnDemandQuery, Query, RowQuery
 
-STANDING, ON_DEMAND, PREFERENCE = "standing", "on demand", "preference"
+STANDING, ON_DEMAND, BY_ROW, PREFERENCE = "standing", "on demand", "rows", "preference"
 
 _SQL_NAMES = {
     pa.bool_(): "boolean",
@@ -51,7 +50,8 @@ class QueryDescription:
     columns: tuple[ColumnInfo, ...]
     schema: pa.Schema
     emit: Emit | None = None
-    additive: frozenset[str] = frozenset()  # values that can be added over groups: counts and sums
+    hints: ChartHints = field(default_factory=ChartHints)
+    shares_windows: bool = True  # whether all groups have the same windows
 
     @property
     def early(self) -> str | None:
@@ -82,16 +82,23 @@ def _(query: OnDemandQuery) -> QueryDescription:
 
 def _describe_windows(kind: str, query: Query, schema: pa.Schema, window: str) -> QueryDescription:
     columns = _columns(schema, 2, query.selected)
-    return QueryDescription(kind, query.streams, window, columns, schema, query.emit, _additive_items(query))
+    return QueryDescription(
+        kind,
+        query.streams,
+        window,
+        columns,
+        schema,
+        query.emit,
+        chart_hints(query),
+        query.window.is_shared_by_groups,
+    )
 
 
-def _additive_items(query: Query) -> frozenset[str]:
-    additive = {
-        aggregate_reference(number)
-        for number, call in enumerate(query.calls)
-        if aggregate_function(call.function).is_additive
-    }
-    return frozenset(item.name for item in query.items if item.sql in additive)
+@description_of.register
+def _(query: RowQuery) -> QueryDescription:
+    schema = result_schema(query)
+    columns = _columns(schema, 1, query.selected, bound_role="time")
+    return QueryDescription(BY_ROW, query.streams, None, columns, schema)
 
 
 @description_of.register
@@ -106,19 +113,21 @@ def _(query: PreferenceQuery) -> QueryDescription:
     )
 
 
-def _columns(schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]]) -> tuple[ColumnInfo, ...]:
+def _columns(
+    schema: pa.Schema, bounds: int, items: Sequence[tuple[str, bool]], bound_role: str = "window"
+) -> tuple[ColumnInfo, ...]:
     """The result columns with their roles, in order: window bounds, items, estimates, system columns."""
     estimates = {f"{name}_{suffix}": name for name, is_key in items if not is_key for suffix in ESTIMATES}
     columns = []
-    for index, field in enumerate(schema):
+    for index, column in enumerate(schema):
         role, of = "system", None
         if index < bounds:
-            role = "window"
+            role = bound_role
         elif index < bounds + len(items):
             role = "key" if items[index - bounds][1] else "value"
-        elif field.name in estimates:
-            role, of = "estimate", estimates[field.name]
-        columns.append(ColumnInfo(field.name, sql_type(field.type), role, of))
+        elif column.name in estimates:
+            role, of = "estimate", estimates[column.name]
+        columns.append(ColumnInfo(column.name, sql_type(column.type), role, of))
     return tuple(columns)
 
 

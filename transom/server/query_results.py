@@ -9,6 +9,7 @@ from transom.api.result_chunk import ResultChunk
 from transom.errors import SettingError
 from transom.runtime.handles import QueryHandle
 from transom.runtime.journal import BEFORE_ANY, Cursor, Journal, JournalQuery
+from transom.server.earlier_results import EarlierResults
 from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import ON_DEMAND, STANDING
 from transom.server.trends import Trend, trend
@@ -17,10 +18,10 @@ TREND_ROWS = 4_000  # newest results that a trend is drawn from
 
 
 class QueryResults:
-    """Reads the results of queries from an engine's journal."""
+    """Reads the results of queries from an engine's journal, and older ones from the checkpoint."""
 
-    def __init__(self, journal: Journal, catalog: QueryCatalog):
-        self.journal, self.catalog = journal, catalog
+    def __init__(self, journal: Journal, catalog: QueryCatalog, earlier: EarlierResults):
+        self.journal, self.catalog, self.earlier = journal, catalog, earlier
 
     def read(self, handle: QueryHandle, cursor: str | None, limit: int) -> ResultChunk:
         """Results after a cursor, oldest first; `start`, `end` and None (the start) are cursors too."""
@@ -39,14 +40,28 @@ class QueryResults:
 
     def newest(self, handle: QueryHandle, limit: int) -> pa.Table:
         """The newest results, oldest first; some may be read back from the checkpoint."""
-        return self.journal.recent(self._query(handle), limit, deep=True)
+        query = self._query(handle)
+        newest = self.journal.recent(query, limit, deep=True)
+        if newest.num_rows >= limit or not self.journal.is_whole:
+            return newest
+        # The journal reads back a few batches only; what was read at the start may be more.
+        with_earlier = self._with_earlier(query, limit)
+        return with_earlier if with_earlier.num_rows > newest.num_rows else newest
 
     def trend(self, handle: QueryHandle, points: int) -> Trend | None:
-        """The first numeric value of the newest final results in memory, if there is one."""
+        """The first numeric value of the newest final results, if there is one."""
         description = self.catalog.description(handle)
         if description.kind != STANDING:
             return None
-        return trend(description, self.journal.recent(self._query(handle), TREND_ROWS), points)
+        return trend(description, self._with_earlier(self._query(handle), TREND_ROWS), points)
+
+    def _with_earlier(self, query: JournalQuery, limit: int) -> pa.Table:
+        """The newest results in memory: those of the journal, and those that were read back at the start."""
+        newest = self.journal.recent(query, limit)
+        if newest.num_rows >= limit or not self.journal.is_whole:
+            return newest
+        table = pa.concat_tables([self.earlier.newest(query.identity, query.schema), newest])
+        return table.slice(max(table.num_rows - limit, 0))
 
     def _query(self, handle: QueryHandle) -> JournalQuery:
         description, since = self.catalog.description(handle), handle.since

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
 from transom.api.conventions import END_CURSOR
-from transom.api.formats import PlanFormat, RowsFormat
+from transom.api.formats import EXPORT_TYPES, ExportFormat, PlanFormat, ResultKind, RowsFormat
 from transom.api.parameters import with_parameters
 from transom.api.records import (
     AccuracyInfo,
@@ -25,6 +25,7 @@ from transom.api.requests import LookupQuery, NewQuery, ProdQuery, QueryChange, 
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
 from transom.server.event_stream import EVENT, EventStream
+from transom.server.exports import encode_export, export_headers
 from transom.server.route_helpers import (
     ChangeContext,
     QueryName,
@@ -37,6 +38,12 @@ from transom.server.route_helpers import (
 query_router = APIRouter(prefix="/api/queries", tags=["queries"], responses=RESPONSES)
 
 LONGEST_WAIT = 30.0  # seconds
+EXPORT_SCHEMAS: dict[ExportFormat, dict[str, Any]] = {
+    form: {"type": "string", "format": "binary"} for form in ExportFormat
+} | {
+    ExportFormat.CSV: {"type": "string"},
+    ExportFormat.JSON: {"type": "array", "items": {"type": "object"}},
+}
 CursorText = Annotated[
     str | None,
     Query(
@@ -149,6 +156,34 @@ async def results(
     chunk = await context.reader.wait(name, cursor, rows, encoding, columns, wait)
     headers = {"X-Transom-Cursor": chunk.cursor, "X-Transom-More": "true" if chunk.more else "false"}
     return Response(chunk.body, media_type=encoding.media_type, headers=headers)
+
+
+@query_router.get(
+    "/{name}/export",
+    name="export",
+    responses={
+        **RESPONSES,
+        200: {
+            "description": "A file with the results",
+            "content": {media: {"schema": EXPORT_SCHEMAS[form]} for form, media in EXPORT_TYPES.items()},
+        },
+    },
+)
+async def export_query(
+    context: ReadContext,
+    name: QueryName,
+    format: ExportFormat = ExportFormat.CSV,
+    kind: Annotated[ResultKind, Query(description="which results")] = ResultKind.FINAL,
+    escape: Annotated[
+        bool,
+        Query(description="put an apostrophe before text in CSV that a spreadsheet would run as a formula"),
+    ] = True,
+) -> Response:
+    """All results that are retained, as a file that has the query's name."""
+    body = await context.threads.slow(
+        lambda: encode_export(context.service.export(name, kind), format, escape)
+    )
+    return Response(body, headers=export_headers(name, kind, format))
 
 
 @query_router.get(

@@ -9,7 +9,9 @@ rejected, and results that are no longer in memory): a server calls them in thre
       QueryCatalog     finds queries, describes them, reports their status
       QueryResults     reads results by cursor
       Previews         queries that run only while a user looks at them
+      QueryAssistant   completion and example queries for those who write queries
       BatchHistory     rates, batch times and result counts
+      EarlierResults   results of batches before the service started
 """
 
 from __future__ import annotations
@@ -22,27 +24,40 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.errors import LimitError, NotFound
+from transom.api.formats import ResultKind
 from transom.api.records import (
+    BatchInfo,
     CheckedQuery,
+    CheckpointInfo,
+    CheckpointPartInfo,
+    CompletionAnswer,
     EditedQuery,
     EngineState,
     QueryDetail,
     QueryStatus,
     ServiceStatus,
+    StreamColumns,
+    StreamDetail,
     StreamStatus,
     SummaryStatus,
+    TableStatus,
     ViewStatus,
 )
 from transom.api.result_chunk import ResultChunk
-from transom.errors import SettingError, StateError, near_miss
+from transom.errors import FeedFullError, SettingError, StateError, near_miss
 from transom.estimates import Accuracy
 from transom.runtime.engine import Engine
-from transom.runtime.handles import QueryHandle
+from transom.runtime.handles import Feed, QueryHandle
 from transom.runtime.query_changes import checked_tags
 from transom.server.batch_history import BatchHistory
+from transom.server.chart_hints import ChartHints
+from transom.server.earlier_results import EarlierResults
 from transom.server.engine_monitor import EngineMonitor
+from transom.server.exports import of_kind
 from transom.server.limits import ServiceLimits
 from transom.server.previews import Previews, is_preview
+from transom.server.pushed_rows import rows_of_body
+from transom.server.query_assistant import QueryAssistant
 from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import description_of, sql_type
 from transom.server.query_policy import refuse_costly
@@ -50,10 +65,14 @@ from transom.server.query_results import QueryResults
 from transom.server.stream_reports import StreamReports
 from transom.server.trends import Trend
 from transom.sql.clauses.view import CreateViewStatement, read_view_statement
+from transom.sql.editor.completion import KnownNames
+from transom.sql.editor.example_queries import ExampleQuery
+from transom.sql.editor.formatter import format_sql
 from transom.sql.syntax.canonical import quote
 from transom.state.promising import Coverage
 
 LONGEST_NAME = 200
+_BATCH_FIELDS = ("stream", "finished", "seconds", "spent", "rows", "late", "results")
 FORBIDDEN_IN_NAMES = frozenset("/\\")  # names are segments of the API's paths
 
 
@@ -64,12 +83,14 @@ class Service:
         self.engine, self.limits = engine, limits or ServiceLimits()
         self.history = BatchHistory(engine)
         self.monitor = EngineMonitor(engine, self.history)
-        self.catalog = QueryCatalog(engine, self.history)
-        self.previews = Previews(engine, self.limits.previews, self.catalog.forget)
         self.journal = engine.journal(self.limits.recent)
+        self.earlier = EarlierResults(self.journal.loop.outputs, self.journal.end().batch_id)
+        self.catalog = QueryCatalog(engine, self.history, self.earlier)
+        self.previews = Previews(engine, self.limits.previews, self.catalog.forget)
         self.subscribers = 0  # readers that follow results; the event loop counts them
+        self.assistant = QueryAssistant(engine, self.catalog)
         self._streams = StreamReports(self.monitor)
-        self._results = QueryResults(self.journal, self.catalog)
+        self._results = QueryResults(self.journal, self.catalog, self.earlier)
         self._bind_lock = threading.Lock()  # clients may send queries at once; they are bound one at a time
 
     # --- the engine ---
@@ -77,11 +98,13 @@ class Service:
     def start(self) -> None:
         """Start the engine; drop previews that an earlier run left in the checkpoint."""
         self.previews.clear()
+        self.earlier.start()
         self.monitor.start()
 
     def stop(self) -> None:
         """Drop previews and stop the engine after the current batch."""
         self.previews.clear()
+        self.earlier.stop()
         self.monitor.stop()
 
     @property
@@ -108,12 +131,51 @@ class Service:
         """The status of every stream."""
         return self._streams.statuses(self.queries())
 
-    def stream(self, name: str) -> StreamStatus:
-        """The status of one stream."""
-        statuses = {status.name: status for status in self.streams()}
-        if name not in statuses:
-            raise NotFound(f"there is no stream named {name}{near_miss(name, statuses)}")
-        return statuses[name]
+    def stream(self, name: str) -> StreamDetail:
+        """The status of one stream, how far its source was read, and what its queries missed."""
+        return self._streams.detail(name, self.queries())
+
+    def stream_columns(self, name: str) -> StreamColumns:
+        """The columns of a stream, and what their values in a sample are like."""
+        self._streams.check_name(name)
+        return self.assistant.columns(name)
+
+    def sample(self, stream: str, limit: int = 100) -> pa.Table:
+        """Some of the newest rows of a stream; none if none are at hand."""
+        self._streams.check_name(stream)
+        rows = self.assistant.sample(stream)
+        return rows.slice(max(rows.num_rows - self._row_limit(limit), 0))
+
+    def tables(self) -> list[TableStatus]:
+        """The static tables that queries can join."""
+        return self.assistant.tables()
+
+    # --- batches ---
+
+    def batches(self, limit: int = 60) -> list[BatchInfo]:
+        """The newest batches, the newest last: what they read and made, and what took the time."""
+        return [
+            BatchInfo(each.batch_id, *(getattr(each, name) for name in _BATCH_FIELDS))
+            for each in self.history.batches(limit)
+        ]
+
+    def checkpoint(self) -> CheckpointInfo:
+        """Where the checkpoint is, the last batch in it, and how large its parts are."""
+        found = self.engine.checkpoint()
+        parts = tuple(CheckpointPartInfo(part.name, part.files, part.bytes) for part in found.parts)
+        size = sum(part.bytes for part in parts) if parts else None
+        return CheckpointInfo(found.path, found.format, found.batch_id, size, parts)
+
+    def push(self, stream: str, body: bytes, content_type: str) -> tuple[Feed, int, int]:
+        """Push the rows of a request's body: the feed, how many rows, and a ticket for the feed's `committed`."""
+        feed = self.engine.feeds().get(stream)
+        if feed is None:
+            self.stream(stream)  # raises if there is none
+            raise SettingError(f"{stream} reads its rows from a source: declare it with push to push into it")
+        limit = self.limits.pushed_rows
+        if feed.waiting >= limit:  # before the body is parsed
+            raise FeedFullError(f"{feed.waiting:,} rows wait to be processed: send more later")
+        return feed, *feed.push_up_to(rows_of_body(body, content_type), limit)
 
     def late(self, stream: str, limit: int | None = None) -> pa.Table:
         """The newest late rows, each with the reason, the queries that missed it and the batch, the newest last."""
@@ -177,6 +239,24 @@ class Service:
             plan=plan,
         )
 
+    def complete(self, sql: str, cursor: int) -> CompletionAnswer:
+        """What can be written at a place of a query's text, which may be unfinished."""
+        self._check_length(sql)
+        return self.assistant.complete(sql, cursor)
+
+    def format(self, sql: str) -> str:
+        """A query's text in the usual form."""
+        self._check_length(sql)
+        return format_sql(sql)
+
+    def names(self) -> KnownNames:
+        """The streams, tables, views, queries and functions that a query can name."""
+        return self.assistant.names()
+
+    def examples(self) -> list[ExampleQuery]:
+        """Example queries over all streams, which fit their rows."""
+        return self.assistant.examples()
+
     def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
         """Register a query; it joins with the next batch."""
         self._check_text(sql)
@@ -200,6 +280,10 @@ class Service:
                 )
             handles = self.engine.register_all(queries, partial=partial)
             return [self.catalog.status(handle) for handle in handles.values()]
+
+    def export(self, name: str, kind: ResultKind) -> pa.Table:
+        """All results of a query that are retained, or the final or early ones among them."""
+        return of_kind(self._handle(name).results(), kind)
 
     def drop(self, name: str) -> None:
         """Drop a query; it leaves with the next batch."""
@@ -314,8 +398,12 @@ class Service:
         return self._results.newest(self._handle(name), self._row_limit(limit))
 
     def trend(self, name: str, points: int = 40) -> Trend | None:
-        """The first numeric value of the newest final results, over all groups, if there is one."""
+        """The first numeric value of the newest final results, if there is one; of one group, if there are groups."""
         return self._results.trend(self._handle(name), points)
+
+    def chart_hints(self, name: str) -> ChartHints:
+        """What a chart of a query needs to know beside its results."""
+        return self.catalog.description(self._handle(name)).hints
 
     def prod(
         self, name: str, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None
@@ -430,9 +518,12 @@ class Service:
         return self.catalog.handle(name)
 
     def _check_text(self, sql: str) -> None:
+        self._check_length(sql)
+        refuse_costly(sql)
+
+    def _check_length(self, sql: str) -> None:
         if len(sql) > self.limits.sql:
             raise SettingError(f"the query has {len(sql):,} characters; the limit is {self.limits.sql:,}")
-        refuse_costly(sql)
 
     def _row_limit(self, limit: int | None) -> int:
         if limit is not None and limit < 1:

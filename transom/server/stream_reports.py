@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from transom.api.errors import NotFound
-from transom.api.records import QueryStatus, StreamStatus
+from transom.api.records import InputPartition, LateOfQuery, QueryStatus, StreamDetail, StreamStatus
 from transom.backends.file_problems import Problem
 from transom.durations import format_duration
 from transom.errors import near_miss
@@ -71,22 +71,46 @@ class StreamReports:
             rewritten_files=progress.file_problems.get(Problem.REWRITTEN, 0),
         )
 
+    def detail(self, name: str, queries: Sequence[QueryStatus]) -> StreamDetail:
+        """The status of a stream, how far its source was read, and what its queries missed."""
+        self.check_name(name)
+        info, progress = self.engine.streams()[name], self.monitor.progress().streams.get(name)
+        if progress is None:
+            raise NotFound(f"the stream {name} has no status yet")
+        readers = [query for query in queries if name in query.streams]
+        status, source = self._status(info, progress, len(readers)), info.source
+        late = sorted(readers, key=lambda query: -query.late)
+        return StreamDetail(
+            **vars(status),
+            source=source.kind,
+            files_read=source.files_read,
+            files_waiting=source.files_waiting,
+            rows_waiting=source.rows_waiting,
+            partitions=tuple(
+                InputPartition(each.name, each.offset, each.latest) for each in source.partitions
+            ),
+            late_by_query=tuple(LateOfQuery(query.name, query.late, query.rows) for query in late),
+            horizon=None if info.rules.horizon is None else _slack_text(info.rules.horizon, progress.is_time),
+            idle=None if info.rules.idle is None else format_duration(info.rules.idle),
+        )
+
     def late(self, stream: str, limit: int) -> pa.Table:
         """The newest late rows, the newest last."""
-        self._check_name(stream)
+        self.check_name(stream)
         return _newest(self.engine.late(stream), limit)
 
     def rejected(self, stream: str, limit: int) -> pa.Table:
         """The newest rows without a usable time, the newest last."""
-        self._check_name(stream)
+        self.check_name(stream)
         return _newest(self.engine.rejected(stream), limit)
 
     def file_problems(self, stream: str, limit: int) -> pa.Table:
         """The newest problems of a stream's files, the newest last."""
-        self._check_name(stream)
+        self.check_name(stream)
         return _newest(self.engine.file_problems(stream), limit)
 
-    def _check_name(self, name: str) -> None:
+    def check_name(self, name: str) -> None:
+        """Refuse a name that no stream has."""
         names = self.engine.streams()
         if name not in names:
             raise NotFound(f"there is no stream named {name}{near_miss(name, names)}")

@@ -1,4 +1,4 @@
-"""What all kinds of bound queries have in common: standing, on-demand and WITH PREFERENCE."""
+"""What all kinds of bound queries have in common: standing, on-demand, row queries and WITH PREFERENCE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Protocol
 
 
 class BoundQuery(Protocol):
-    """A query whose names and types are resolved; `Query`, `OnDemandQuery` and `PreferenceQuery` are the kinds.
+    """A query whose names and types are resolved; `Query`, `OnDemandQuery`, `RowQuery` and
+    `PreferenceQuery` are the kinds.
 
     Code that treats the kinds differently is a `singledispatch` function, with one implementation for each kind.
     """

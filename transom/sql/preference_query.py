@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
 from transom.elements import Preference
-from transom.sql.promise import EstimatedCount, Promise
+from transom.sql.promise import EstimatedCount, Promise, promise_name
 from transom.sql.query import Predicate, Scalar
 
 
@@ -67,11 +68,32 @@ class PreferenceQuery:
         """The query itself: it runs as it is bound."""
         return self
 
-    @property
+    @cached_property
     def samples(self) -> bool:
         """Whether its aggregates are over an even sample of the selected tuples, and are estimates for all of them."""
-        even = isinstance(self.promise, EstimatedCount) and self.preference.fade == 1
-        return bool(self.figures) and self.preference.order == "weighted" and even
+        return bool(self.figures) and self.is_even
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether a budget draws an even sample of the tuples that it selects."""
+        is_plain = isinstance(self.promise, EstimatedCount) and self.preference.fade == 1
+        return len(self.sides) == 1 and self.preference.order == "weighted" and is_plain
+
+    @property
+    def expires(self) -> bool:
+        """Whether it is a selection whose tuples leave the answer when they leave the window."""
+        return len(self.sides) == 1 and not self.figures and self.preference.window is not None
+
+    @cached_property
+    def ranking(self) -> str | None:
+        """The name of the order in which a budget takes the values of a batch, if it takes one after the other.
+
+        Selections with the same promise and window have the same order. With `asc` there is none, because the values
+        of earlier batches come in between.
+        """
+        if len(self.sides) == 2 or self.preference.order != "desc":
+            return None
+        return f"{promise_name(self.promise)} in {self.preference.window}"
 
     @property
     def streams(self) -> tuple[str, ...]:

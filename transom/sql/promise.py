@@ -56,6 +56,22 @@ def leaves(promise: Promise) -> Iterator[EstimatedCount | Column]:
         yield promise
 
 
+def promise_name(promise: Promise) -> str:
+    """A name of a promise, the same for equal promises only.
+
+    >>> promise_name(Arithmetic("*", EstimatedCount("s", "item"), Column("s", "price")))
+    '(Count(s.item) * s.price)'
+    """
+    match promise:
+        case Number(value):
+            return repr(value)
+        case Arithmetic(op, left, right):
+            return f"({promise_name(left)} {op} {promise_name(right)})"
+        case EstimatedCount(stream, column):
+            return f"Count({stream}.{column})"
+    return f"{promise.stream}.{promise.column}"
+
+
 def counts(promise: Promise, stream: str, column: str) -> bool:
     """Whether a promise counts the values of a column.
 

@@ -9,11 +9,13 @@ different queries are equal strings and are computed once. In that text a stream
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Collection, Iterator
 
 import pyarrow as pa
 
+from transom.columns.arrays import Ints
 from transom.columns.types import is_number
 from transom.elements import Clock, ClockKind, Emit, EmptyWindows, Using, WindowSpec
 from transom.sql.derived_stream import DerivedStream
@@ -161,6 +163,8 @@ class JoinSide:
 
     `keys` are texts over the stream's own rows. In a pair, its columns are named `` `<prefix>.column` ``. `filters`
     are conditions over its own rows: a row that satisfies none of them is in no result. None: any row may be.
+    `condition` is the part of ON that reads only this stream, if the join is not an inner join: a row that does not
+    satisfy it has no partner.
     """
 
     stream: str
@@ -169,6 +173,61 @@ class JoinSide:
     keys: tuple[Scalar, ...]
     columns: tuple[tuple[str, pa.DataType], ...]  # that the query reads
     filters: frozenset[str] | None = None
+    condition: str | None = None
+
+
+PAIR_COUNT = "pairs"  # the column of combined pairs with their number
+
+
+@dataclass(frozen=True)
+class CombinedKey:
+    """A column of combined pairs with a key of the join that queries group by."""
+
+    number: int  # of the key in the join
+    name: str
+    type: pa.DataType
+
+
+class CombinedPart(StrEnum):
+    """What is known of the values of combined pairs."""
+
+    COUNT = "count"  # of values that are not null
+    SUM = "sum"  # as SUM adds up: integers in 64 bits
+    TOTAL = "total"  # as AVG adds up: in doubles
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class CombinedValue:
+    """A column of combined pairs: a part of the values of an expression over the rows of one side."""
+
+    place: int  # of the side
+    sql: str  # over the side's own rows
+    input: pa.DataType
+    part: CombinedPart
+
+    @property
+    def name(self) -> str:
+        return f"{self.part} of {self.place} {self.sql}"
+
+    @property
+    def type(self) -> pa.DataType:
+        if self.part is CombinedPart.COUNT:
+            return pa.int64()
+        if self.part in (CombinedPart.MIN, CombinedPart.MAX):
+            return self.input
+        is_integer = pa.types.is_integer(self.input) and self.part is CombinedPart.SUM
+        return pa.int64() if is_integer else pa.float64()
+
+
+class JoinForm(StrEnum):
+    """What the rows of a join of two streams are."""
+
+    INNER = "inner"  # pairs
+    OUTER = "outer"  # pairs, and rows of the preserved sides without a partner
+    SEMI = "semi"  # rows of the preserved side with a partner, each once
+    ANTI = "anti"  # rows of the preserved side without a partner
 
 
 @dataclass(frozen=True)
@@ -177,6 +236,12 @@ class StreamJoin:
 
     Two rows are a pair if their keys are equal and the second time is from `low` to `high` later than the first.
     Equal joins of several queries have the same id, whichever columns the queries read.
+
+    `condition` is the rest of ON, over the columns of a pair, if the join is not an inner join: two rows that do not
+    satisfy it are no pair. The rest of ON of an inner join is part of WHERE.
+
+    With `values`, the rows of the stream are combined pairs: those of one row with all its earlier partners. Their
+    columns are the keys, the number of pairs, and these values.
     """
 
     id: str
@@ -186,6 +251,16 @@ class StreamJoin:
     high: int
     kind: ClockKind
     time_type: pa.DataType  # of a pair's time
+    form: JoinForm = JoinForm.INNER
+    preserved: tuple[bool, bool] = (False, False)  # sides whose rows are results by themselves
+    condition: str | None = None
+    values: tuple[CombinedValue, ...] | None = None
+    combined_keys: tuple[CombinedKey, ...] = ()
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether the rows of the stream are combined pairs."""
+        return self.values is not None
 
     @property
     def sides(self) -> tuple[JoinSide, JoinSide]:
@@ -195,6 +270,10 @@ class StreamJoin:
     @property
     def pair_columns(self) -> dict[str, pa.DataType]:
         """The columns of a pair that the query reads, and its time."""
+        if self.values is not None:
+            keys = {key.name: key.type for key in self.combined_keys}
+            combined = {PAIR_COUNT: pa.int64(), **{value.name: value.type for value in self.values}}
+            return keys | combined | {JOIN_TIME: self.time_type}
         columns = {f"{side.prefix}.{name}": kind for side in self.sides for name, kind in side.columns}
         return columns | {JOIN_TIME: self.time_type}
 
@@ -202,6 +281,28 @@ class StreamJoin:
     def clock(self) -> Clock:
         """The clock of the stream of pairs."""
         return Clock(self.id, JOIN_TIME, self.kind)
+
+    @property
+    def condition_texts(self) -> list[str]:
+        """The conditions of ON that decide which rows have a partner, beside keys and bound."""
+        texts = (self.first.condition, self.second.condition, self.condition)
+        return [text for text in texts if text is not None]
+
+    def reach(self, place: int) -> tuple[int, int]:
+        """How much later than a row of a side its pairs are, at least and at most."""
+        least, most = (self.low, self.high) if place == 0 else (-self.high, -self.low)
+        return max(least, 0), max(most, 0)
+
+    def partner_times(self, place: int, times: Ints) -> tuple[Ints, Ints]:
+        """The first and the last time that the partners of rows of a side can have."""
+        if place == 0:
+            return times + self.low, times + self.high
+        return times - self.high, times - self.low
+
+    @property
+    def wait(self) -> int:
+        """How long windows wait for rows of which it is not known yet whether they have a partner."""
+        return max((self.reach(place)[1] for place in (0, 1) if self.preserved[place]), default=0)
 
 
 @dataclass(frozen=True)
@@ -236,6 +337,11 @@ class Item:
     def is_key(self) -> bool:
         """Whether the item is a group column and nothing more."""
         return is_key_reference(self.sql)
+
+    @property
+    def key_place(self) -> int:
+        """The place among the keys of the group column that the item is."""
+        return int(self.sql.strip("`")[1:])
 
 
 @dataclass(frozen=True)
@@ -283,7 +389,7 @@ class OverloadPreference:
 class Query:
     """A standing window-aggregate query, bound to a stream; the engine emits its results.
 
-    The subclass `OnDemandQuery` is a query without SLIDE.
+    The subclass `OnDemandQuery` is a query without SLIDE, and `RowQuery` one without a window.
     """
 
     text: str
@@ -306,6 +412,12 @@ class Query:
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
     stream_join: StreamJoin | None = None  # the join of two streams whose pairs it reads
     derived: DerivedStream | None = None  # the stream, if it is derived from other streams
+    pairs_query: Query | None = None  # the same query over pairs, if it reads combined pairs
+
+    @property
+    def over_pairs(self) -> Query:
+        """The query as it is written: over pairs, if it reads combined pairs."""
+        return self if self.pairs_query is None else self.pairs_query
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -330,9 +442,18 @@ class Query:
         return not self.is_on_demand
 
     @property
+    def is_row_query(self) -> bool:
+        """Whether the query has no window: each row that satisfies it is a result."""
+        return False
+
+    @property
     def has_bounds(self) -> bool:
         """Whether the query answers with intervals instead of values."""
         return False
+
+    def row_query(self) -> RowQuery:
+        """The same query without its window: its keys are the columns of its results."""
+        return RowQuery(**{each.name: getattr(self, each.name) for each in fields(Query)})
 
     def on_demand(self, using: Using) -> OnDemandQuery:
         """The same query as an on-demand query with this structure; its windows end at every tick."""
@@ -366,7 +487,7 @@ class Query:
         return [pa.bool_() if lag.call is None else self.calls[lag.call].type for lag in self.lags]
 
     @property
-    def follows_windows(self) -> bool:
+    def reads_earlier_windows(self) -> bool:
         """Whether the results of a window depend on the windows before it: such windows close in order."""
         return bool(self.lags) or self.empty is not None
 
@@ -403,3 +524,24 @@ class OnDemandQuery(Query):
     @property
     def has_bounds(self) -> bool:
         return self.using.structure == "timegram"
+
+
+@dataclass(frozen=True)
+class RowQuery(Query):
+    """A query without a window: each row that satisfies WHERE is a result, at once and exactly once.
+
+    Its keys are the different expressions of its SELECT list, its items refer to them, and its clock is the event time
+    of its stream. It has no aggregates. Its window means nothing.
+    """
+
+    @property
+    def is_standing(self) -> bool:
+        return False
+
+    @property
+    def is_row_query(self) -> bool:
+        return True
+
+    @property
+    def selected(self) -> tuple[tuple[str, bool], ...]:
+        return tuple((item.name, False) for item in self.items)

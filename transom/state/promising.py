@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from transom.columns.arrays import Keys
 from transom.promising.regions import Regions
 from transom.promising.representation import Representation
 from transom.promising.tuples import KeptTuples
@@ -37,13 +38,27 @@ class TupleRun:
         return cls(KeptTuples(pa.ipc.open_file(packed).read_all().combine_chunks()))
 
 
+@dataclass(frozen=True, eq=False)
+class BatchRanking:
+    """The values of a batch in the order in which a budget took them, for selections that resume them later.
+
+    `name` is that of the order, `since` the time of the batch's first tuple.
+    """
+
+    batch_id: int
+    name: str
+    since: int
+    key: Keys
+
+
 @dataclass(frozen=True)
 class SummaryState:
     """A summary: its representation, and its tuples in `runs` on the driver or in `files` by partition.
 
     `since` is the batch that created it. `arrived` counts all tuples so far, `late` those that came when they
     were older than `late_before`. Older tuples are kept too, as partners of tuples that are not late. With
-    batch `review` the engine chooses the structure anew, if the user leaves it the choice.
+    batch `review` the engine chooses the structure anew, if the user leaves it the choice. `rankings` are the
+    orders in which selections resume the tuples that they deferred.
     """
 
     representation: Representation
@@ -54,6 +69,7 @@ class SummaryState:
     late: int = 0
     review: int = 0
     late_before: int | None = None
+    rankings: tuple[BatchRanking, ...] = ()
 
     @property
     def floor(self) -> int | None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, takewhile
+from itertools import count, groupby, takewhile
 from operator import attrgetter
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.estimates import Estimator
 from transom.ondemand.structures.runs import Run
@@ -31,7 +33,7 @@ from transom.state.commit_record import CommitRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
 from transom.state.pass_decisions import PassDecisions
 from transom.state.past_windows import PastWindows
-from transom.state.promising import PreferenceState, PromisingState, SummaryState, TupleRun
+from transom.state.promising import BatchRanking, PreferenceState, PromisingState, SummaryState, TupleRun
 from transom.state.state import State, StoreState
 from transom.state.state_tables import (
     decode_floors,
@@ -55,9 +57,10 @@ Parts = Mapping[PartKey, bytes]
 
 STATE, RUN, SHEET, ESTIMATOR, PAST = "state", "run", "sheet", "estimator", "past"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
+RANKING = "ranking"
 ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
-ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED, JOINED = (
-    "account_names", "selection_kinds", "floors", "times", "changed", "joined",
+ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED, JOINED, MATCHED = (
+    "account_names", "selection_kinds", "floors", "times", "changed", "joined", "matched",
 )  # fmt: skip
 ZSTD = pa.Codec("zstd")
 
@@ -171,6 +174,12 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
     for name, join in state.joins.items():
         for number, run in enumerate(run for runs in join.runs for run in runs):
             lasting.add((JOINED, name, number), run.table, partial(_pack_table, run.table))
+            if run.matched is not None:
+                lasting.add((MATCHED, name, number), run.matched, partial(_pack_bits, run.matched))
+    for name, summary in state.promising.summaries.items():
+        for ranking in summary.rankings:
+            key = RANKING, json.dumps([name, ranking.name]), ranking.batch_id
+            lasting.add(key, ranking, partial(_pack_ranking, ranking))
     for number, one in enumerate(record.decisions):
         lasting.add((DECISIONS, one.stream, number), one, partial(attrgetter("packed"), one))
 
@@ -239,6 +248,7 @@ def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
 
 def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State:
     """The state of its JSON part and its other parts."""
+    pending = _decode_pending(parts)
     return State(
         batch_id=stored["batch"],
         streams={
@@ -268,12 +278,17 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         ),
         promising=PromisingState(
             {
-                name: _decode_summary_state(summary, parts[SUMMARY, name, 0], shelf)
+                name: _decode_summary_state(summary, parts[SUMMARY, name, 0], _rankings(name, parts), shelf)
                 for name, summary in stored["summaries"].items()
             },
             {
-                name: _decode_preference_query(name, query, parts)
-                for name, query in stored["preferences"].items()
+                name: _decode_preference_query(
+                    name,
+                    query,
+                    tuple(pending.get((number, side), Regions.none()) for side in range(query["sides"])),
+                    parts,
+                )
+                for number, (name, query) in enumerate(stored["preferences"].items())
             },
         ),
         joins={name: _decode_join(name, join, parts) for name, join in stored["joins"].items()},
@@ -321,7 +336,9 @@ def _encode_summary_state(summary: SummaryState, shelf: RunShelf) -> dict[str, A
     }
 
 
-def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf) -> SummaryState:
+def _decode_summary_state(
+    stored: dict[str, Any], packed: bytes, rankings: tuple[BatchRanking, ...], shelf: RunShelf
+) -> SummaryState:
     runs = tuple(map(shelf.tuples, stored["runs"]))
     return SummaryState(
         Representation.unpacked(decode_summary(stored["shape"]), packed, [run.tuples for run in runs]),
@@ -332,6 +349,7 @@ def _decode_summary_state(stored: dict[str, Any], packed: bytes, shelf: RunShelf
         late=stored["late"],
         review=stored["review_batch"],
         late_before=stored["late_before"],
+        rankings=rankings,
     )
 
 
@@ -345,11 +363,12 @@ def _encode_preference_query(query: PreferenceState) -> dict[str, Any]:
     }
 
 
-def _decode_preference_query(name: str, stored: dict[str, Any], parts: Parts) -> PreferenceState:
-    tables = (_unpack_table(parts[PENDING, name, side]) for side in range(stored["sides"]))
+def _decode_preference_query(
+    name: str, stored: dict[str, Any], pending: tuple[Regions, ...], parts: Parts
+) -> PreferenceState:
     packed = parts.get((SELECTED, name, 0))
     return PreferenceState(
-        tuple(map(Regions.of_table, tables)),
+        pending,
         stored["since_batch"],
         state_json.decode_coverage(stored["done"]),
         stored["lost"],
@@ -364,21 +383,84 @@ def _encode_join(join: JoinState) -> dict[str, Any]:
 
 def _decode_join(name: str, stored: dict[str, Any], parts: Parts) -> JoinState:
     count, others = stored["runs"]
-    runs = [JoinRun(_unpack_table(parts[JOINED, name, number])) for number in range(count + others)]
+    runs = [_decode_join_run(name, number, parts) for number in range(count + others)]
     first, second = stored["ended"]
     return JoinState(
         (tuple(runs[:count]), tuple(runs[count:])), (first, second), (stored["late"][0], stored["late"][1])
     )
 
 
+def _decode_join_run(name: str, number: int, parts: Parts) -> JoinRun:
+    table, bits = _unpack_table(parts[JOINED, name, number]), parts.get((MATCHED, name, number))
+    if bits is None:
+        return JoinRun(table)
+    return JoinRun(table, np.unpackbits(np.frombuffer(bits, np.uint8), count=table.num_rows).astype(bool))
+
+
+def _pack_bits(flags: NDArray[np.bool_]) -> bytes:
+    return bytes(np.packbits(flags))
+
+
 def _promising_parts(promising: PromisingState) -> Iterator[tuple[PartKey, bytes]]:
     for name, summary in promising.summaries.items():
         yield (SUMMARY, name, 0), summary.representation.packed()
+    if promising.queries:
+        yield (PENDING, "", 0), _pack_table(_encode_pending(promising))
     for name, query in promising.queries.items():
-        for side, regions in enumerate(query.pending):
-            yield (PENDING, name, side), _pack_table(regions.table())
         if query.selected is not None:
             yield (SELECTED, name, 0), _pack_table(query.selected)
+
+
+def _encode_pending(promising: PromisingState) -> pa.Table:
+    """The deferred regions of all queries in one table, with the number of the query and the side of each."""
+    deferred = [
+        (number, side, regions)
+        for number, query in enumerate(promising.queries.values())
+        for side, regions in enumerate(query.pending)
+        if len(regions)
+    ]
+    counts = [len(regions) for _, _, regions in deferred]
+    table = Regions.concatenated([regions for _, _, regions in deferred]).table()
+    for column, place in (("side", 1), ("query", 0)):
+        numbers = np.repeat(np.array([one[place] for one in deferred], np.int64), counts)
+        table = table.add_column(0, column, pa.array(numbers))
+    return table
+
+
+def _decode_pending(parts: Parts) -> dict[tuple[int, int], Regions]:
+    """The deferred regions by query and side."""
+    if (PENDING, "", 0) not in parts:
+        return {}
+    table = _unpack_table(parts[PENDING, "", 0])
+    regions = Regions.of_table(table)
+    owners = zip(table["query"].to_pylist(), table["side"].to_pylist(), strict=True)
+    deferred, first = {}, 0
+    for owner, mine in groupby(owners):
+        last = first + len(list(mine))
+        deferred[owner] = regions.where(slice(first, last))
+        first = last
+    return deferred
+
+
+def _pack_ranking(ranking: BatchRanking) -> bytes:
+    metadata = {"since": str(ranking.since), "name": ranking.name}
+    return _pack_table(pa.table({"key": ranking.key}).replace_schema_metadata(metadata))
+
+
+def _decode_ranking(batch_id: int, table: pa.Table) -> BatchRanking:
+    metadata = table.schema.metadata
+    key = table["key"].combine_chunks().to_numpy()
+    return BatchRanking(batch_id, metadata[b"name"].decode(), int(metadata[b"since"]), key)
+
+
+def _rankings(summary: str, parts: Parts) -> tuple[BatchRanking, ...]:
+    """The rankings of a summary's batches, in order."""
+    mine = (
+        _decode_ranking(batch_id, _unpack_table(packed))
+        for (kind, name, batch_id), packed in parts.items()
+        if kind == RANKING and json.loads(name)[0] == summary
+    )
+    return tuple(sorted(mine, key=lambda ranking: (ranking.batch_id, ranking.name)))
 
 
 def _of_kind(kind: str, parts: Parts) -> Iterator[tuple[str, bytes]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from transom.columns.arrays import Ints
 from transom.columns.hashes import Hashes
@@ -25,17 +26,33 @@ def kept_name(column: str) -> str:
     return f".{column}"
 
 
+def value_name(sql: str) -> str:
+    """The name of a computed value in a run."""
+    return f"= {sql}"
+
+
 @dataclass(frozen=True)
 class JoinRun:
-    """Rows of one stream of a join, sorted by the hash of their keys, then by time."""
+    """Rows of one stream of a join, sorted by the hash of their keys, then by time.
+
+    `matched` says which rows have a partner; None if the join returns pairs only. It is no column of the table, so
+    that the stored table stays the same when rows find partners.
+    """
 
     table: pa.Table
+    matched: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, table: pa.Table) -> JoinRun:
+    def of(cls, table: pa.Table, matched: NDArray[np.bool_] | None = None) -> JoinRun:
         """A run of rows in any order."""
         order = np.lexsort((table[TIME].to_numpy(), table[HASH].to_numpy()))
-        return cls(table.take(pa.array(order)).combine_chunks())
+        sorted_table = table.take(pa.array(order)).combine_chunks()
+        return cls(sorted_table, None if matched is None else matched[order])
+
+    def where(self, is_kept: NDArray[np.bool_]) -> JoinRun:
+        """Some of the rows."""
+        table = self.table.filter(pa.array(is_kept)).combine_chunks()
+        return JoinRun(table, None if self.matched is None else self.matched[is_kept])
 
     @cached_property
     def hashes(self) -> Hashes:
@@ -44,6 +61,11 @@ class JoinRun:
     @cached_property
     def times(self) -> Ints:
         return self.table[TIME].to_numpy()
+
+    @cached_property
+    def blocks(self) -> dict[object, object]:
+        """What is computed of the run's columns once, by the reader that needs it; it is no part of the state."""
+        return {}
 
     @cached_property
     def first(self) -> int:
@@ -79,13 +101,36 @@ class JoinState:
         """The memory that the rows take."""
         return sum(run.table.nbytes for runs in self.runs for run in runs)
 
-    def with_rows(self, place: int, table: pa.Table, late: int, columns: Iterable[str]) -> JoinState:
+    def with_rows(
+        self,
+        place: int,
+        table: pa.Table,
+        late: int,
+        columns: Iterable[str],
+        matched: NDArray[np.bool_] | None = None,
+    ) -> JoinState:
         """The state with more rows of one stream; of the rows that are moved, only these columns are kept."""
         runs, counts = list(self.runs), list(self.late)
         counts[place] += late
         if table.num_rows:
-            runs[place] = _merged((*runs[place], JoinRun.of(table)), list(columns))
+            runs[place] = _merged((*runs[place], JoinRun.of(table, matched)), list(columns))
         return replace(self, runs=(runs[0], runs[1]), late=(counts[0], counts[1]))
+
+    def with_matches(self, place: int, matches: Sequence[NDArray[np.bool_] | None]) -> JoinState:
+        """The state in which more rows of one stream have a partner; None for runs without a change."""
+        own = tuple(
+            run if found is None or run.matched is None else JoinRun(run.table, run.matched | found)
+            for run, found in zip(self.runs[place], matches, strict=True)
+        )
+        return replace(self, runs=(own, self.runs[1]) if place == 0 else (self.runs[0], own))
+
+    def without(self, removed: Sequence[Sequence[NDArray[np.bool_]]]) -> JoinState:
+        """The state without some rows of each run of both streams."""
+        first, second = (
+            tuple(run.where(~gone) if gone.any() else run for run, gone in zip(runs, masks, strict=True))
+            for runs, masks in zip(self.runs, removed, strict=True)
+        )
+        return replace(self, runs=(tuple(filter(len, first)), tuple(filter(len, second))))
 
     def since(self, floors: Sequence[int]) -> JoinState:
         """The state without rows before a floor for each stream.
@@ -106,7 +151,7 @@ def _since(run: JoinRun, floor: int) -> JoinRun | None:
     count = int(is_kept.sum())
     if 2 * count > len(run):
         return run
-    return JoinRun(run.table.filter(pa.array(is_kept)).combine_chunks()) if count else None
+    return run.where(is_kept) if count else None
 
 
 def _merged(runs: JoinRuns, columns: Sequence[str]) -> JoinRuns:
@@ -118,5 +163,7 @@ def _merged(runs: JoinRuns, columns: Sequence[str]) -> JoinRuns:
         tables = [
             run.table.select([name for name in columns if name in run.table.column_names]) for run in last
         ]
-        return (*rest, JoinRun.of(pa.concat_tables(tables, promote_options="default")))
+        flags = [run.matched for run in last if run.matched is not None]
+        matched = np.concatenate(flags) if flags else None
+        return (*rest, JoinRun.of(pa.concat_tables(tables, promote_options="default"), matched))
     return runs

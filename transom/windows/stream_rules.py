@@ -18,7 +18,8 @@ class StreamRules:
     With `slack` None the watermark follows from punctuations alone, not from rows; `slacks` has the slack of
     other windowing attributes. `idle` is the time without data after which windows close. `max_ahead` is how far a row
     may be ahead of the engine's clock.
-    `overload` decides what happens to rows beyond the budget of a batch.
+    `overload` decides what happens to rows beyond the budget of a batch. With a `partition`, an expression over a row,
+    the watermark follows the partition that is furthest behind, of those that brought a row within `partition_idle`.
     """
 
     clock: Clock
@@ -29,6 +30,8 @@ class StreamRules:
     idle: int | None = None
     overload: Overload | None = None
     max_ahead: int | None = None
+    partition: str | None = None
+    partition_idle: int | None = None  # on the engine's clock; None: the watermark waits for any partition
 
     @property
     def usable_times(self) -> tuple[int, int]:

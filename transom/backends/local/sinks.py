@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.backends.arrow_frame import local_path
-from transom.backends.base import Frame, Sink
+from transom.backends.base import NO_KEY, Frame, ResultKey, Sink
 from transom.columns.readable_values import readable_table
 from transom.durations import format_instant
 from transom.errors import BackendLimitError, SettingError, near_miss
@@ -43,7 +43,7 @@ class LocalSink(Sink):
         self._has_header = given.get("header", "false").lower() == "true"
         self._separator = given.get("sep", ",")
 
-    def write(self, frame: Frame, batch_id: int) -> None:
+    def write(self, frame: Frame, batch_id: int, key: ResultKey = NO_KEY) -> None:
         table = readable_table(frame.to_table())
         if self.path is None:
             with self.guarded():
@@ -84,7 +84,11 @@ class LocalSink(Sink):
 
 
 def _write_json(table: pa.Table, file: Path) -> None:
-    lines = (json.dumps({name: _plain(value) for name, value in row.items()}) for row in table.to_pylist())
+    rows = table.to_pylist(maps_as_pydicts="lossy")  # the names in a map are different
+    compact = (",", ":")
+    lines = (
+        json.dumps({name: _plain(value) for name, value in row.items()}, separators=compact) for row in rows
+    )
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 

@@ -13,8 +13,11 @@ from pyspark.sql.types import DataType
 
 from transom.backends.arrow_frame import LOCAL_FILES, read_parquet_directories
 from transom.backends.arrow_types import plain_table
-from transom.backends.base import Backend, Frame, StreamingInput, Task
+from transom.backends.base import Backend, Frame, Sink, StreamingInput, Task
+from transom.backends.connection import Connection
+from transom.backends.secrets import option_texts, without_secrets
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
+from transom.backends.spark.connectors import is_file_format, load_connection
 from transom.backends.spark.driver_frame import MOST_DRIVER_ROWS, DriverFrame
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.spark.files import SparkFiles
@@ -38,6 +41,7 @@ from transom.backends.spark.types import (
     unsupported_fields,
 )
 from transom.backends.spark.udf import failures, register_udf, user_functions
+from transom.backends.spark.upserts import UPSERT, UpsertSink
 from transom.columns.types import Columns
 from transom.kernel.aggregate import BatchPlan
 from transom.plan.limits import Limits
@@ -131,6 +135,15 @@ class SparkBackend(Backend):
             )
         return self.frame(source) if isinstance(source, pa.Table) else None
 
+    def reads_files(self, format: str | None) -> bool:
+        return is_file_format(self.spark, format)
+
+    def connect(self, connection: Connection, streaming: bool) -> Frame | StreamingInput:
+        rows = load_connection(self.spark, connection, streaming)
+        opened = self.input_of(rows)
+        assert opened is not None
+        return opened
+
     def parse_schema(self, text: str) -> dict[str, pa.DataType]:
         columns = to_arrow(schema_of(text))
         check_storable(columns)
@@ -160,7 +173,9 @@ class SparkBackend(Backend):
 
     # --- output ---
 
-    def sink(self, format: str, options: Mapping[str, Any]) -> SparkSink:
+    def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
+        if format.lower() == "jdbc" and option_texts(options).get(UPSERT) == "true":
+            return UpsertSink(self.spark, options)
         return SparkSink(self.spark, format, options)
 
     def stop(self) -> None:
@@ -172,7 +187,7 @@ class SparkBackend(Backend):
             yield
 
     def error_text(self, error: BaseException) -> str:
-        return failure_text(error)
+        return without_secrets(failure_text(error))
 
     def is_external(self, error: BaseException) -> bool:
         return is_external_failure(error)

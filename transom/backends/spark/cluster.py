@@ -31,7 +31,7 @@ def loopback_cluster(
     """The master's URL of a cluster whose workers are registered; its processes end with the block."""
     check_java()
     scratch = Path(tempfile.mkdtemp(prefix="transom-cluster-"))
-    port, page = _free_ports(2)
+    port, page = free_ports(2)
     url = f"spark://{HOST}:{port}"
     processes: list[subprocess.Popen[bytes]] = []
     with ExitStack() as cleanup:
@@ -102,7 +102,8 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that no process uses now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from transom.backends.base import Frame, Sink
+from transom.backends.base import NO_KEY, Frame, ResultKey, Sink
+from transom.backends.connection import FILE_FORMATS
+from transom.backends.expressions import quoted
+from transom.backends.secrets import option_texts, with_secrets
+from transom.backends.spark.connectors import check_options, require_format, spark_options
 from transom.backends.spark.frame import data_frame
-from transom.errors import BatchError, SettingError, near_miss
+from transom.elements import Kind
+from transom.errors import BatchError, SettingError
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import sync_paths
-
-FILE_FORMATS = frozenset({"parquet", "json", "csv", "orc", "avro", "text", "xml"})
 
 
 class SparkSink(Sink):
@@ -27,25 +30,23 @@ class SparkSink(Sink):
     """
 
     def __init__(self, spark: SparkSession, format: str, options: Mapping[str, Any]):
-        self.format, self.options = format.lower(), {key: str(value) for key, value in options.items()}
+        self.format, self.options = format.lower(), option_texts(options)
         path = self.options.pop("path", None)
         if self.format in FILE_FORMATS and path is None:
             raise SettingError(f"a sink of {self.format} files needs a path")
         self.target, self.path = path, path if self.format in FILE_FORMATS else None
         if self.format != "console":
-            self._check(spark)
+            require_format(spark, self.format, "writes")
+            check_options(self.format, self.options)
+        with_secrets(
+            self.options
+        )  # refuses a reference that can't be read, now and not with the first results
+        needed = {"kafka": ("kafka.bootstrap.servers", "topic"), "jdbc": ("url", "dbtable")}
+        for option in needed.get(self.format, ()):
+            if option not in self.options:
+                raise SettingError(f"a sink of {self.format} needs the option {option}")
 
-    def _check(self, spark: SparkSession) -> None:
-        """Refuse a format that Spark does not know now, not when the first results are there."""
-        jvm: Any = spark._jvm
-        lookup = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
-        try:
-            lookup(self.format, spark._jsparkSession.sessionState().conf())
-        except Py4JJavaError:
-            guess = near_miss(self.format, FILE_FORMATS)
-            raise SettingError(f"Spark has no writer for {self.format}{guess}") from None
-
-    def write(self, frame: Frame, batch_id: int) -> None:
+    def write(self, frame: Frame, batch_id: int, key: ResultKey = NO_KEY) -> None:
         """Write a batch's results. In files the name of the directory tells the batch: Spark and Arrow read
         a column from it."""
         data = data_frame(frame)
@@ -59,7 +60,7 @@ class SparkSink(Sink):
             unfinished = f"{root}/_unfinished/batch={batch_id}-{uuid.uuid4().hex}"  # hidden from readers
             try:
                 failpoint("sink", "create")
-                writer.options(**self.options).save(unfinished)
+                writer.options(**with_secrets(self.options)).save(unfinished)
                 failpoint("sink", "rename")
                 with self.guarded():
                     _rename(data.sparkSession, unfinished, f"{root}/batch={batch_id}")
@@ -71,7 +72,28 @@ class SparkSink(Sink):
                     data.sparkSession, f"{root}/_unfinished"
                 )  # with what an attempt that was killed has left
         else:
-            data.write.format(self.format).options(**self.options).mode("append").save(self.target)
+            if self.format == "kafka":
+                data = messages(data, key)
+            given = spark_options(self.format, self.options)
+            writer = data.write.format(self.format).options(**given).mode("append")
+            writer.save(self.target)
+
+
+def messages(results: DataFrame, key: ResultKey) -> DataFrame:
+    """Results as messages of Kafka: a JSON object each, with what identifies the result as the key.
+
+    Messages with the same key go to one partition of the topic in the order in which a task writes them: a task has
+    all results with its keys, and writes the final one last. So a replayed batch repeats messages, and a reader that
+    keeps the last message of each key has each result once.
+    """
+    value = F.to_json(F.struct(*map(quoted, results.columns)), {"ignoreNullFields": "false"})
+    if not key.columns:
+        return results.select(value.alias("value"))
+    of = [] if key.query is None else [F.lit(key.query).alias("query")]
+    text = F.to_json(F.struct(*of, *map(quoted, key.columns)), {"ignoreNullFields": "false"})
+    is_final = (F.col(quoted(key.kind)) == Kind.FINAL.value).alias("is_final")
+    rows = results.select(F.when(F.expr(key.condition), text).alias("key"), value.alias("value"), is_final)
+    return rows.repartition("key").sortWithinPartitions("is_final").select("key", "value")
 
 
 def sync_local(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from transom.backends.base import Frame, StreamingInput
+from transom.backends.base import Frame, PartitionOffset, StreamingInput
+from transom.backends.secrets import without_secrets
+from transom.backends.spark.failures import failure_text
 from transom.backends.spark.stream_rows import stream_frame
 from transom.backends.spark.task_frame import TaskResources
 from transom.backends.spark.types import to_arrow
+from transom.errors import BatchError
 
 
 class SparkStream(StreamingInput):
@@ -42,13 +46,59 @@ class SparkStream(StreamingInput):
         if self._query is not None:
             self._query.processAllAvailable()
 
+    def partitions(self) -> tuple[PartitionOffset, ...]:
+        """The offsets of the last batch, from Spark's progress report: Kafka has one for each partition."""
+        query = self._query
+        progress = None if query is None else query.lastProgress
+        if progress is None:
+            return ()
+        return tuple(
+            offset
+            for source in progress.sources
+            for offset in partition_offsets(source.endOffset, source.latestOffset)
+        )
+
     @property
     def active(self) -> bool:
         return self._query is not None and self._query.isActive
 
     @property
     def error(self) -> BaseException | None:
-        return None if self._query is None else self._query.exception()
+        error = None if self._query is None else self._query.exception()
+        if error is None:
+            return None
+        return BatchError(f"the source failed: {without_secrets(failure_text(error))}")
+
+
+def partition_offsets(read: str | None, latest: str | None) -> list[PartitionOffset]:
+    """Offsets as Spark's progress report has them: a number, or numbers by partition, maybe within topics.
+
+    >>> partition_offsets('{"bids": {"0": 5, "1": 7}}', '{"bids": {"0": 9, "1": 7}}')
+    [PartitionOffset(name='bids 0', offset=5, latest=9), PartitionOffset(name='bids 1', offset=7, latest=7)]
+    >>> partition_offsets("12", None)
+    [PartitionOffset(name='all', offset=12, latest=None)]
+    """
+    ends, newest = (_offsets(text) for text in (read, latest))
+    return [
+        PartitionOffset(" ".join(path) or "all", offset, newest.get(path)) for path, offset in ends.items()
+    ]
+
+
+def _offsets(text: str | None) -> dict[tuple[str, ...], int]:
+    """The numbers in a JSON text by the keys that lead to them."""
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        return {}
+    found: dict[tuple[str, ...], int] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    while waiting:
+        path, value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += [((*path, str(key)), each) for key, each in value.items()]
+        elif isinstance(value, int) and not isinstance(value, bool):
+            found[path] = value
+    return found
 
 
 def rebound(df: DataFrame, spark: SparkSession) -> DataFrame:

@@ -50,6 +50,7 @@ from transom.plan.explain.records import (
     Window,
     WorkDone,
 )
+from transom.plan.explain.row_queries import row_queries_plan
 from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection, family_kind, family_numbers
 from transom.plan.passes.rollups import rollup_groups
@@ -131,6 +132,11 @@ class Explained:
         return [query for query in self.queries.values() if query.is_on_demand]
 
     @cached_property
+    def row_queries(self) -> Sequence[CompiledQuery]:
+        """The queries without a window."""
+        return [query for query in self.queries.values() if query.is_row_query]
+
+    @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:
         """The names of the queries that read each query's results."""
         cascade = cascade_order(list(self.queries.values()), self.rules)
@@ -147,7 +153,8 @@ def gather(explained: Explained) -> Explanation:
     inner = {
         query.name: query for query, _ in cascade_order(list(explained.queries.values()), explained.rules)
     }
-    joins = merged_joins([join for query in explained.standing.values() if (join := query.query.stream_join)])
+    pushed = [*explained.standing.values(), *explained.row_queries]
+    joins = merged_joins([join for query in pushed if (join := query.query.stream_join)])
     derived = {name: pair_rules(join) for name, join in joins.items()}
     derived |= {name: derived_rules(query) for name, query in inner.items()}
     for name, rules in {**explained.rules, **derived}.items():
@@ -218,7 +225,8 @@ def _stream(
     decisions: tuple[PassPlan, ...],
 ) -> StreamPlan:
     looking = [query for query in explained.looking if query.query.stream == name]
-    everyone = [*reading, *looking]
+    of_rows = [query for query in explained.row_queries if query.query.stream == name]
+    everyone = [*reading, *looking, *of_rows]
     uses = Counter(scalar.sql for query in everyone for scalar in query.query.scalars())
     joins = {
         join.id: JoinedTable(join.id, join.table, join.on) for query in everyone for join in query.query.joins
@@ -257,7 +265,8 @@ def _stream(
         ),
         sum(name in (side.stream for side in query.sides) for query in explained.preference_queries.values()),
         decisions,
-        made_of=explained.definitions.get(name),
+        derived_from=explained.definitions.get(name),
+        rows=row_queries_plan(of_rows, explained.again.__contains__),
     )
 
 
@@ -278,6 +287,11 @@ def _join_plan(join: StreamJoin, kept: JoinState) -> StreamJoinPlan:
         (_filter_text(first), _filter_text(second)),
         kept.late,
         kept.bytes,
+        join.form.value,
+        join.preserved,
+        length_text(join.wait, join.kind) if join.wait else None,
+        join.is_combined,
+        tuple(join.condition_texts),
     )
 
 

@@ -86,15 +86,24 @@ def _stream(node: str, stream: StreamPlan, verbose: bool) -> Iterator[str]:
     parts = [queries_text(stream.queries), work_text(stream.work).split("; ")[-1]]
     if stream.on_demand:
         parts = [*(parts if stream.queries else ()), f"{queries_text(stream.on_demand)} on demand"]
+    if stream.row_queries:
+        of_rows = f"{queries_text(len(stream.row_queries))} without a window"
+        parts = [*(parts if stream.queries or stream.on_demand else ()), of_rows]
     if stream.with_preference:
         led = f"{queries_text(stream.with_preference)} with a preference"
-        parts = [*(parts if stream.queries or stream.on_demand else ()), led]
+        is_only = not (stream.queries or stream.on_demand or stream.row_queries)
+        parts = [*(() if is_only else parts), led]
     yield f"  {node}([{label(stream.name, *parts)}])"
     most = len(stream.families) if verbose else FAMILIES
     for family in stream.families[:most]:
         yield from _family(node, f"{node}f{family.id}", family, verbose)
     if len(stream.families) > most:
         yield f"  {node} --> {node}more[{label(f'{len(stream.families) - most:,} more families')}]"
+    if stream.rows is not None:
+        indexes = [f"index over {index.scalar}" for index in stream.rows.indexes[:NAMES]]
+        names = name_list([query.name for query in stream.rows.queries], None if verbose else NAMES)
+        yield f"  {node} --> {node}rows{{{{{label('rows that satisfy', *indexes)}}}}}"
+        yield f"  {node}rows --> {node}rowsq([{label(names)}])"
     most = len(stream.store_sets) if verbose else FAMILIES
     for store_set in stream.store_sets[:most]:
         yield from _store_set(node, f"{node}g{store_set.id}", store_set, verbose)

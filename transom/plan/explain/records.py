@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 from transom.plan.explain.promising import PreferencePlan, SummaryPlan
+from transom.plan.explain.row_queries import RowQueriesPlan, RowQueryPlan
 from transom.plan.subject import Subject
 
 
@@ -281,6 +282,11 @@ class StreamJoinPlan:
     filters: tuple[str | None, str | None]  # which rows are kept; null: all
     late: tuple[int, int]  # rows that came too late for some of their pairs
     bytes: int
+    form: str = "inner"  # or outer, semi, anti
+    preserved: tuple[bool, bool] = (False, False)  # streams whose rows are results by themselves
+    wait: str | None = None  # how long windows wait for rows that may find a partner
+    is_combined: bool = False  # whether counts and sums are computed without the pairs
+    conditions: tuple[str, ...] = ()  # of ON, beside keys and bound, if they decide which rows have a partner
 
 
 @dataclass(frozen=True)
@@ -306,13 +312,20 @@ class StreamPlan:
     with_preference: int = 0  # queries with a preference that read it
     decisions: tuple[PassPlan, ...] = ()  # of the planner's passes, in their order
     pairs: StreamJoinPlan | None = None  # the join whose pairs are its rows
-    made_of: str | None = None  # how its rows are derived from those of declared streams
+    derived_from: str | None = None  # how its rows are derived from those of declared streams
+    rows: RowQueriesPlan | None = None  # the queries without a window
 
     @property
-    def plans(self) -> Sequence[QueryPlan | LookupPlan]:
+    def plans(self) -> Sequence[QueryPlan | LookupPlan | RowQueryPlan]:
         """All its queries."""
         pushed = [query for _, selection in self.selections() for query in selection.queries]
-        return [*pushed, *(query for store_set in self.store_sets for query in store_set.queries)]
+        looked_up = (query for store_set in self.store_sets for query in store_set.queries)
+        return [*pushed, *looked_up, *self.row_queries]
+
+    @property
+    def row_queries(self) -> Sequence[RowQueryPlan]:
+        """Its queries without a window."""
+        return () if self.rows is None else self.rows.queries
 
     def selections(self) -> Iterator[tuple[FamilyPlan, SelectionPlan]]:
         for family in self.families:
@@ -360,7 +373,7 @@ class Explanation:
             streams = (
                 stream for stream in self.streams if stream.name in {side.stream for side in led.sides}
             )
-            bare = tuple(replace(stream, families=(), store_sets=()) for stream in streams)
+            bare = tuple(replace(stream, families=(), store_sets=(), rows=None) for stream in streams)
             return replace(self, streams=bare, summaries=summaries, preference_queries=(led,), views=())
         views = tuple(view for view in self.views if query in view.readers)
         return replace(self._window_query(query), summaries=(), preference_queries=(), views=views)
@@ -372,13 +385,19 @@ class Explanation:
             read = {store for answer in lookup.answers for store in answer.stores}
             stores = tuple(store for store in store_set.stores if store.id in read or store.kind == "groups")
             alone = replace(store_set, stores=stores)
-            return replace(self, streams=(replace(stream, families=(), store_sets=(alone,)),))
+            return replace(self, streams=(replace(stream, families=(), store_sets=(alone,), rows=None),))
+        row_query = self.find_row_query(query)
+        if row_query is not None:
+            stream, own_plan = row_query
+            assert stream.rows is not None
+            rows = replace(stream.rows, queries=(own_plan,))
+            return replace(self, streams=(replace(stream, families=(), store_sets=(), rows=rows),))
         found = self.find(query)
         if found is None:
             return replace(self, streams=())
         stream, family, selection, _ = found
         own = replace(family, selections=(selection,))
-        return replace(self, streams=(replace(stream, families=(own,), store_sets=()),))
+        return replace(self, streams=(replace(stream, families=(own,), store_sets=(), rows=None),))
 
     def find(self, query: str) -> tuple[StreamPlan, FamilyPlan, SelectionPlan, QueryPlan] | None:
         """Where a query is."""
@@ -392,6 +411,14 @@ class Explanation:
     def find_preference_query(self, query: str) -> PreferencePlan | None:
         """A query with a preference."""
         return next((own for own in self.preference_queries if own.name == query), None)
+
+    def find_row_query(self, query: str) -> tuple[StreamPlan, RowQueryPlan] | None:
+        """Where a query without a window is."""
+        for stream in self.streams:
+            for own in stream.row_queries:
+                if own.name == query:
+                    return stream, own
+        return None
 
     def find_lookup(self, query: str) -> tuple[StreamPlan, StoreSetPlan, LookupPlan] | None:
         """Where an on-demand query is."""

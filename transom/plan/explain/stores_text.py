@@ -61,8 +61,8 @@ def _store(store: StorePlan, queries: int, detail: Detail) -> Iterator[str]:
     if store.kind == "groups":
         yield f"store {store.id}: {store.keeps}, which says whether a window has any"
     else:
-        told = [f"{read.aggregate}{_whose(read.queries, queries, detail)}" for read in store.readers]
-        yield f"store {store.id}: {detail.short(store.keeps)}, for {name_list(told, detail.names)}"
+        readers = [f"{read.aggregate}{_whose(read.queries, queries, detail)}" for read in store.readers]
+        yield f"store {store.id}: {detail.short(store.keeps)}, for {name_list(readers, detail.names)}"
     yield f"  {_holding(store)}"
 
 

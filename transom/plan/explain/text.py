@@ -21,6 +21,7 @@ from transom.plan.explain.records import (
     ViewPlan,
     WorkDone,
 )
+from transom.plan.explain.row_queries import row_queries_text, row_query_text
 from transom.plan.explain.stores_text import lookup_plan_text, stores_text
 from transom.plan.explain.text_parts import (
     ALL,
@@ -91,9 +92,13 @@ def _title(stream: StreamPlan, selections: int) -> str:
     if stream.on_demand:
         on_demand = f"{queries_text(stream.on_demand)} on demand"
         kinds = f"{kinds} and {on_demand}" if stream.queries else on_demand
+    if stream.row_queries:
+        of_rows = f"{queries_text(len(stream.row_queries))} without a window"
+        kinds = f"{kinds} and {of_rows}" if stream.queries or stream.on_demand else of_rows
     if stream.with_preference:
         with_preference = f"{queries_text(stream.with_preference)} with a preference"
-        kinds = f"{kinds} and {with_preference}" if stream.queries or stream.on_demand else with_preference
+        is_only = not (stream.queries or stream.on_demand or stream.row_queries)
+        kinds = with_preference if is_only else f"{kinds} and {with_preference}"
     return f"{what} {stream.name}: {kinds}, time {stream.time}"
 
 
@@ -106,8 +111,26 @@ def _projected(scalar: Projected, detail: Detail) -> str:
 
 def _pairs(pairs: StreamJoinPlan) -> Iterator[str]:
     """A join of two streams: its condition, its clock, and what it keeps."""
-    yield f"  join on {' and '.join(pairs.keys)}, where {pairs.bound}"
-    yield "  a pair has the later time of its rows; windows close when both streams have passed them"
+    where = " and ".join([pairs.bound, *pairs.conditions])
+    yield f"  join on {' and '.join(pairs.keys)}, where {where}"
+    whose = " and ".join(
+        stream for stream, is_kept in zip(pairs.streams, pairs.preserved, strict=True) if is_kept
+    )
+    if pairs.is_combined:
+        yield "  combined pairs: those of a row with all its earlier partners are one row, and are not produced"
+    match pairs.form:
+        case "outer":
+            yield f"  also returns rows of {whose} without a partner, with their own time"
+        case "semi":
+            yield f"  returns the rows of {whose} that have a partner, each once, with their own time"
+        case "anti":
+            yield f"  returns the rows of {whose} without a partner, with their own time"
+    closes = (
+        "when both streams have passed them"
+        if pairs.wait is None
+        else f"{pairs.wait} after the streams have passed them"
+    )
+    yield f"  a pair has the later time of its rows; windows close {closes}"
     for place, stream in enumerate(pairs.streams):
         columns, late, condition = pairs.columns[place], pairs.late[place], pairs.filters[place]
         read = f" with {', '.join(columns)}" if columns else ""
@@ -125,8 +148,8 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     idle = "" if stream.idle is None else f", idle after {stream.idle}"
     if stream.pairs is not None:
         yield from _pairs(stream.pairs)
-    elif stream.made_of is not None:
-        yield f"  its rows are derived from {detail.short(stream.made_of)}"
+    elif stream.derived_from is not None:
+        yield f"  its rows are derived from {detail.short(stream.derived_from)}"
         yield "  a window closes when it is closed for all of these streams"
     elif stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
@@ -154,7 +177,7 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
     )
     for join in stream.joins:
         yield f"  join {join.table} on {detail.short(join.on)}"
-    if stream.queries or not (stream.on_demand or stream.with_preference):
+    if stream.queries or not (stream.on_demand or stream.with_preference or stream.row_queries):
         yield f"  done: {work_text(stream.work)}"
     others = detail
     if (
@@ -170,6 +193,8 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
         )
     )
     yield from indented(stores_text(stream, detail))
+    if stream.rows is not None:
+        yield from indented(row_queries_text(stream.rows, detail))
 
 
 def _family(family: FamilyPlan, detail: Detail) -> Iterator[str]:
@@ -331,6 +356,10 @@ def query_text(plan: Explanation, name: str, verbose: bool = False) -> str:
         query_lines = [*preference_text(preference, replace(detail, waiting=False))]
         below = list(summaries_text(shown.summaries, (), detail))[1:]
         return readable("\n".join([query_lines[0] + joins_later, *query_lines[1:], *below]))
+    row_query = plan.find_row_query(name)
+    if row_query is not None:
+        row_stream, own = row_query
+        return readable("\n".join(row_query_text(row_stream.name, own, replace(detail, waiting=False))))
     location = plan.find(name)
     if location is None:
         why = [stream.suspended[name] for stream in plan.streams if name in stream.suspended]

@@ -52,22 +52,22 @@ def admission(context: PlanContext) -> Decision | None:
     if change is None or change.changes_nothing:
         return None
     replaced = list(change.replaced.values())
-    aside = {one.aside.name: one.aside for one in replaced}
-    state = _set_aside(context.state, replaced)
-    state = release(state, change.leaving, {**change.queries, **aside})
-    state, choices = _admit(state, replace(change, queries={**change.queries, **aside}), context.strategy)
-    state = release(state, aside, change.queries)
-    has_left = change.leaving or aside
+    renamed = {one.renamed.name: one.renamed for one in replaced}
+    state = _rename_replaced(context.state, replaced)
+    state = release(state, change.leaving, {**change.queries, **renamed})
+    state, choices = _admit(state, replace(change, queries={**change.queries, **renamed}), context.strategy)
+    state = release(state, renamed, change.queries)
+    has_left = change.leaving or renamed
     closed = () if not has_left else context.state.selections.keys() - state.selections.keys()
     ended = [*map(Subject.query, [*change.leaving, *change.replaced]), *Subject.selections(closed)]
     return Decision(choices, ended=ended, state=state)
 
 
-def _set_aside(state: State, replaced: Sequence[Replacement]) -> State:
+def _rename_replaced(state: State, replaced: Sequence[Replacement]) -> State:
     """The state in which replaced queries have other names; what does not hold for their successors is gone."""
     if not replaced:
         return state
-    names = {one.before.name: one.aside.name for one in replaced}
+    names = {one.before.name: one.renamed.name for one in replaced}
     past = [one.after.name for one in replaced if not one.keeps_past]
     prodders = [one.after.name for one in replaced if not one.keeps_prodder]
     estimators = [one.after.name for one in replaced if not one.keeps_estimator]
@@ -93,7 +93,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
     for query in sorted(change.joining, key=lambda query: not query.has_moments):
         replacement = change.replaced.get(query.name)
         if replacement is not None and replacement.takes_over(
-            state, own := state.queries[replacement.aside.name]
+            state, own := state.queries[replacement.renamed.name]
         ):
             changed.take_over(query, own)
             choices.append(

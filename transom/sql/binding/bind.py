@@ -15,18 +15,19 @@ from transom.columns.types import has_sort_order
 from transom.elements import Using
 from transom.errors import SQLError
 from transom.sql.binding.aggregate_calls import Draft, result_type
-from transom.sql.binding.derived_streams import inline_derived_streams
+from transom.sql.binding.combined_pairs import combine_pairs
 from transom.sql.binding.empty_windows import check_empty_windows
 from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
 from transom.sql.binding.grouping_sets import EXPANDED
+from transom.sql.binding.inlined_queries import inline_derived_streams
 from transom.sql.binding.joins import bind_joins
-from transom.sql.binding.made_rows import relation_of_derived
 from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.promises import summarized_promise
 from transom.sql.binding.select import WINDOW_STRUCT, SelectBinder
 from transom.sql.binding.stream_joins import PairStream
 from transom.sql.binding.structure_checks import check_structure
 from transom.sql.binding.templates import Cut, Template, cut
+from transom.sql.binding.unions_and_explode import relation_of_derived
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.clauses.emit import EmitClause
 from transom.sql.clauses.end_clauses import read_end_clauses
@@ -194,22 +195,34 @@ class _Reader(ScalarBinder):
             items=self.table.shared(items),
             having=self.selection.having_text(),
             kept=having,
-            stream_join=self._stream_join(),
+            stream_join=self._stream_join(has_empty_windows=end.get("empty") is not None),
             top=self.selection.top(order),
             lags=self.table.shared(lags),
             functions=self.table.shared(frozenset(self.selection.called() | self._derivation_functions())),
             derived=None if self.parsed.derived is None else self.table.shared(self.parsed.derived),
             **end,
         )
+        if windowing.of_rows:
+            return query.row_query()
+        if (pairs := self.joined.pairs) is not None:
+            nodes = [node for _, node in self.selection.named_keys()]
+            printer, drafts = self.selection.rows, self.selection.drafts
+            query = combine_pairs(query, self.scope, pairs, printer, drafts, nodes)
         return query if using is None else query.on_demand(using)
 
     def _derivation_functions(self) -> frozenset[str]:
         """The user-defined functions that the definition of a derived stream calls."""
         return frozenset() if self.parsed.derived is None else self.parsed.derived.functions
 
-    def _stream_join(self) -> StreamJoin | None:
-        pairs = self.joined.pairs
-        return None if pairs is None else self.table.shared(pairs.finish(self.selection.rows))
+    def _stream_join(self, has_empty_windows: bool) -> StreamJoin | None:
+        """The join of two streams. EMIT EMPTY also reports windows in which no pair satisfies WHERE: it reads all."""
+        if self.joined.pairs is None:
+            return None
+        join = self.joined.pairs.finish(self.selection.rows)
+        if has_empty_windows:
+            first, second = (replace(side, filters=None) for side in join.sides)
+            join = replace(join, first=first, second=second)
+        return self.table.shared(join)
 
     def _end(self, whole: Cut) -> Mapping[str, Any]:
         """The values of the clauses at the end; many queries have the same."""
@@ -251,6 +264,12 @@ class _Reader(ScalarBinder):
         """Find the types in which a join of streams compares its keys; pairs have no columns for them."""
         used = [set(side.used) for side in pairs.sides]
         scalars = [[self.scalar(node) for node in nodes] for nodes in pairs.keys]
+        for node in pairs.matched_by:
+            condition = self.scalar(node)
+            if condition is not None and not pa.types.is_boolean(condition.type):
+                self.parsed.fail(
+                    f"a condition of ON must be true or false, not of type {condition.type}", node
+                )
         for side, columns in zip(pairs.sides, used, strict=True):
             side.used = columns
         types = [(one.type, other.type) for one, other in scalars if one is not None and other is not None]
@@ -261,7 +280,7 @@ class _Reader(ScalarBinder):
         scalar = self.scalar(node)
         if scalar is None:
             return Key(name, Scalar("", pa.null()))
-        if pa.types.is_map(scalar.type):
+        if pa.types.is_map(scalar.type) and not self.selection.windowing.of_rows:
             self.parsed.fail("a map can't be grouped by", node)
         return Key(name, scalar)
 

@@ -57,18 +57,27 @@ def _steps(
     return (yield from _Reader(parsed, clause, catalog, table, summaries).steps())
 
 
+_OTHER_JOINS = ("SEMI", "ANTI", "LEFT", "RIGHT", "FULL")
+_BOUNDED = "a window query over a join within a time bound"
+
+
 class _Streams(Scope):
     """The one or two streams of a query."""
 
     def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
         if table:
             self.parsed.fail(
-                f"a query WITH PREFERENCE reads streams, and {node.name} is a static table", node
+                f"a query WITH PREFERENCE reads streams, and {node.name} is a static table; {_BOUNDED} can be joined "
+                "with tables",
+                node,
             )
         if len(self.sources) == 2:
             self.parsed.fail("a query WITH PREFERENCE reads one stream or joins two", node)
         if any(source.relation.name == relation.name for source in self.sources):
-            self.parsed.fail(f"{relation.name} can't be joined with itself WITH PREFERENCE", node)
+            self.parsed.fail(
+                f"{relation.name} can't be joined with itself WITH PREFERENCE; {_BOUNDED} can do that",
+                node,
+            )
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.queries}:
@@ -164,7 +173,8 @@ class _Reader:
             ("limit", "LIMIT"),
         ):
             if (node := select.args.get(kind)) is not None:
-                parsed.fail(f"{what} is not supported WITH PREFERENCE", node)
+                instead = f"; {_BOUNDED} can have it" if select.args.get("joins") else ""
+                parsed.fail(f"{what} is not supported WITH PREFERENCE{instead}", node)
         if select.args.get("from_") is None:
             parsed.fail("expected FROM and the name of a stream", select)
 
@@ -174,14 +184,32 @@ class _Reader:
         self.scope.add(select.args["from_"].this)
         conditions: list[exp.Expr] = []
         for node in select.args.get("joins") or []:
-            if node.args.get("side"):
-                self.parsed.fail(f"{node.args['side']} JOIN is not supported WITH PREFERENCE", node.this)
+            kinds = [word for word in (node.args.get("kind"), node.args.get("side")) if word in _OTHER_JOINS]
+            if kinds:
+                kind = kinds[0]
+                message = f"{kind} JOIN is not supported WITH PREFERENCE; {_BOUNDED} can be a {kind} JOIN"
+                self.parsed.fail(message, node.this)
             self.scope.add(node.this)
             conditions += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
         where = select.args.get("where")
         conditions += conjuncts(None if where is None else where.this)
         # A JOIN without a condition comes with TRUE for one.
         return [node for node in conditions if not (isinstance(node, exp.Boolean) and node.this)]
+
+    def _bounded_join(self) -> str:
+        """FROM and the window of a window query over the same join."""
+        first, second = self.scope.sources
+        link = self.guides.link
+        columns = () if link is None else link.columns
+        condition = " = ".join(f"{column.source.alias}.{column.name}" for column in columns) or "..."
+        window = self.clause.preference.window
+        length = "1 minute" if window is None else format_duration(window)
+        start, end = (f"{source.alias}.{source.relation.time}" for source in (first, second))
+        names = " JOIN ".join(f"{source.relation.name} {source.alias}" for source in (first, second))
+        return (
+            f"FROM {names} ON {condition} AND {end} BETWEEN {start} - INTERVAL {length} AND "
+            f"{start} + INTERVAL {length} [RANGE {length} SLIDE {length}]"
+        )
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
         first, second = self.scope.sources[0], self.scope.sources[-1]
@@ -304,7 +332,11 @@ class _Reader:
 
     def _figure(self, name: str, node: exp.Expr) -> Figure:
         if len(self.own) > 1:
-            self.parsed.fail("aggregates are not supported over a join WITH PREFERENCE", node)
+            self.parsed.fail(
+                f"aggregates are not supported over a join WITH PREFERENCE; {_BOUNDED} counts and adds up without "
+                f"producing pairs: {self._bounded_join()}",
+                node,
+            )
         self.own[0].place = "another aggregate"
         return bound_figure(self.parsed, name, node, self.own[0].scalar)
 

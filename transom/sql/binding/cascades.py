@@ -42,6 +42,8 @@ def relation_of(name: str, query: Query) -> Relation:
     A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
     an item has their name, as in the results.
     """
+    if query.is_row_query:
+        raise SQLError(row_query_message(name), query.text)
     if query.window.is_keyed:
         message = f"{name} has PARTITION BY in its window: each key has its own row numbers, so no query can read it"
         raise SQLError(message, query.text)
@@ -51,6 +53,11 @@ def relation_of(name: str, query: Query) -> Relation:
     items = {item.name: item.type for item in query.items}
     columns = system | {time: query.clock_type} | items | {free_name("rows", taken): pa.int64()}
     return Relation(name, columns, time, "it is a query; join the streams themselves", is_declared=False)
+
+
+def row_query_message(name: str) -> str:
+    """Why no query can read the results of a row query, and what to do."""
+    return f"{name} has no window: no query can read its results; create a view for others to read"
 
 
 def sources_of(
@@ -168,6 +175,9 @@ class _CascadeBinder:
                 if query.is_on_demand:
                     message = f"{inner_name} has no SLIDE: it is looked up, and has no results to read"
                     self.outcome[name] = _at(text, source, message)
+                    break
+                if query.is_row_query:
+                    self.outcome[name] = _at(text, source, row_query_message(inner_name))
                     break
                 if source.name not in streams:
                     streams[source.name] = relation_of(inner_name, query)

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
 from transom.sql.binding.window import is_window
-from transom.sql.syntax.canonical import bare
+from transom.sql.syntax.canonical import bare, whole_number
 from transom.sql.syntax.parsed_query import NAMED, Parsed
 from transom.sql.syntax.spark_forms import COPIED
 
@@ -143,9 +143,9 @@ class _Expansion:
         """The expression of a key: a number is the place of an item of SELECT, a name may be its alias."""
         items = self.select.expressions
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-            if not 1 <= int(node.name) <= len(items):
+            if not 1 <= whole_number(node.name) <= len(items):
                 self.parsed.fail(f"there is no item {node.name} in SELECT", node)
-            return bare(items[int(node.name) - 1].unalias()).copy()
+            return bare(items[whole_number(node.name) - 1].unalias()).copy()
         if isinstance(node, exp.Column) and len(node.parts) == 1:
             for item in items:
                 is_alias = isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold()

@@ -10,9 +10,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from transom.sql.binding.scope import FromItem, ResolvedColumn, Scope
-from transom.sql.binding.stream_joins import PairStream, bind_stream_join
+from transom.sql.binding.stream_joins import JoinedSides, PairStream, bind_stream_join
 from transom.sql.binding.subquery_conditions import SearchKind, column_bounds, subquery_conditions
-from transom.sql.query import ColumnBound, Join, Not, Predicate, Scalar, Truth
+from transom.sql.query import ColumnBound, Join, JoinForm, Not, Predicate, Scalar, Truth
 from transom.sql.syntax.canonical import Printer, bare, quote
 
 
@@ -69,7 +69,7 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
     select = scope.parsed.select
     if select.args.get("from_") is None:
         scope.parsed.fail("expected FROM and the name of a stream", select)
-    pending, conditions = _read(scope)
+    pending, conditions, joined = _read(scope)
     if all(source.table for source in scope.sources):
         scope.parsed.fail("a query needs a stream; this is a static table", scope.sources[0].node)
     where = select.args.get("where")
@@ -77,7 +77,7 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
     pending += _memberships(scope, result.where)
     placed = {place for place, source in enumerate(scope.sources) if not source.table}
     if len(placed) > 1:
-        result.pairs, result.where = bind_stream_join(scope, printer, [*conditions, *result.where])
+        result.pairs, result.where = bind_stream_join(scope, printer, conditions, result.where, joined)
     while pending:
         ready = next((table for table in pending if _link(scope, table, placed, result.where)), None)
         if ready is None:
@@ -112,8 +112,8 @@ def _memberships(scope: Scope, where: list[exp.Expr]) -> list[_Pending]:
     return pending
 
 
-def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr]]:
-    """The tables that are joined, and the conditions of a join with a second stream."""
+def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr], JoinedSides]:
+    """The tables that are joined, and the conditions of a join with a second stream, and what the join preserves."""
     select, pending, streams = scope.parsed.select, list[_Pending](), list[_Pending]()
     first = scope.add(select.args["from_"].this)
     joins = list(select.args.get("joins") or [])
@@ -124,26 +124,44 @@ def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr]]:
         kind = node.args.get("kind")
         comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
         membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
-        if membership is not None and not source.table:
+        source.is_membership = membership is not None
+        side = node.args.get("side")
+        if source.table and side in ("RIGHT", "FULL"):
             message = (
-                f"{kind} JOIN needs a static table, and {source.alias} is a stream; "
-                "use an inner JOIN within a time bound"
+                f"{side} JOIN of a static table is not supported: rows of the table without a match have no "
+                "event time; use INNER JOIN or LEFT JOIN"
             )
             scope.parsed.fail(message, node.this)
-        source.is_membership = membership is not None
-        inner = membership is not None or node.args.get("side") != "LEFT"
+        inner = membership is not None or side is None or side == ""
         table = _Pending(source, node, inner, comma, membership=membership)
         (pending if source.table else streams).append(table)
     for table in (*streams, *pending):
         table.conjuncts = _conditions(scope, table)
+    joined = JoinedSides()
     for stream in streams:
         if all(source.table for source in scope.sources[: scope.sources.index(stream.source)]):
             if not stream.comma:
                 scope.parsed.fail("the stream comes first, then the tables joined to it", stream.node.this)
+        elif stream.membership is not None:
+            joined = JoinedSides(JoinForm(stream.membership.name.lower()), (True, False))
         elif not stream.inner:
-            message = "a LEFT JOIN of two streams is not supported; use an inner JOIN within a time bound"
+            side = stream.node.args["side"]
+            joined = JoinedSides(JoinForm.OUTER, (side in ("LEFT", "FULL"), side in ("RIGHT", "FULL")))
+        if joined.form is not JoinForm.INNER and stream.node.args.get("using"):
+            message = (
+                "an outer, semi or anti join of two streams needs ON: USING has no place for the time bound"
+            )
             scope.parsed.fail(message, stream.node.this)
-    return pending, [node for stream in streams for node in stream.conjuncts]
+        if (
+            joined.form is not JoinForm.INNER
+            and pending
+            and scope.sources.index(pending[0].source) < (scope.sources.index(stream.source))
+        ):
+            message = (
+                f"the join of two streams comes first, then static tables such as {pending[0].source.shown}"
+            )
+            scope.parsed.fail(message, pending[0].source.node)
+    return pending, [node for stream in streams for node in stream.conjuncts], joined
 
 
 def _conditions(scope: Scope, table: _Pending) -> list[exp.Expr]:

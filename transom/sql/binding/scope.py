@@ -114,7 +114,8 @@ class Scope:
         relation, is_table = self._relation(node)
         if not is_table:
             message = (
-                f"a subquery in WHERE reads a static table, and {node.name} is a stream; join the streams"
+                f"a subquery in WHERE reads a static table, and {node.name} is a stream; write LEFT SEMI JOIN or "
+                "LEFT ANTI JOIN within a time bound"
             )
             self.parsed.fail(message, node)
         alias = f"{relation.name} in subquery {len(self.sources)}"

@@ -13,11 +13,18 @@ from transom.errors import SQLError, near_miss
 from transom.sql.binding.aggregate_calls import AROUND_CALLS, Draft, call_of, read_call
 from transom.sql.binding.lag_drafts import LagDrafts
 from transom.sql.binding.scope import Scope
-from transom.sql.binding.window import WINDOW_CALLS, Windowing, check_place, is_window, windowing
+from transom.sql.binding.window import (
+    WINDOW_CALLS,
+    Windowing,
+    check_place,
+    is_window,
+    rows_without_window,
+    windowing,
+)
 from transom.sql.catalog import Catalog
 from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.query import OrderKey, Top
-from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote
+from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote, whole_number
 from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
 from transom.sql.syntax.spark_parser import parse_expression
@@ -62,6 +69,7 @@ class SelectBinder:
         self._calls: dict[object, int] = {}
         self._read_drafts: list[Draft] = []  # held, so that the ids of their nodes stay their own
         self._numbers: dict[int, int] = {}  # of the aggregates, by the node's id
+        self._made_columns: list[exp.Expr] = []  # of *; held, so that the ids of their nodes stay their own
         self._in_having = False
         self._in_order = False  # names are first of all those of items
         self._before: dict[str, exp.Expr] = {}  # the items before the one that is read, by their aliases
@@ -82,7 +90,10 @@ class SelectBinder:
             self._read_group(select.args.get("group"))
         if self.parsed.bracket is not None:
             check_place(self.scope, self.parsed.bracket)
-        self.windowing = windowing(self.scope, self.window_call, self.parsed.bracket, self.rows.root)
+        self.read_window(self.parsed.bracket)
+        if self.windowing.of_rows:
+            self._read_row_items()
+            return
         for item in select.expressions:
             self._read_item(item)
         self._in_having = True
@@ -91,6 +102,62 @@ class SelectBinder:
         self.order_texts()
         if not self.drafts and not self.keys:
             self.parsed.fail("a window query needs an aggregate or GROUP BY", select.expressions[0])
+
+    def read_window(self, bracket: Bracket | None) -> None:
+        """Read the window; a query that selects columns of rows and nothing more needs none."""
+        of_rows = rows_without_window(self.scope) if self._selects_rows() else None
+        self.windowing = of_rows or windowing(self.scope, self.window_call, bracket, self.rows.root)
+
+    def _selects_rows(self) -> bool:
+        """Whether the query has no window, and nothing that needs one."""
+        parsed, select = self.parsed, self.parsed.select
+        if parsed.bracket is not None or self.window_call is not None or parsed.clauses or parsed.with_ties:
+            return False
+        if any(select.args.get(clause) is not None for clause in ("group", "having", "order", "limit")):
+            return False
+        parts = (exp.Anonymous, exp.Filter, exp.Column, *AROUND_CALLS)
+        for node in (node for item in select.expressions for node in item.find_all(*parts)):
+            if isinstance(node, exp.Column):
+                is_own = node.parts[0].name.lower() in (*_OWN_WINDOW, *WINDOW_CALLS)
+                if is_own and self.scope.find(node) is None:
+                    return False
+            elif self.is_aggregate(node) or is_window(node) or is_lag(node):
+                return False
+        return True
+
+    def _read_row_items(self) -> None:
+        """Read the SELECT list of a query without a window: expressions over rows, which are its keys."""
+        self.limit = None
+        items = [part for item in self.parsed.select.expressions for part in self._written_out(item)]
+        for item in items:
+            node = bare(item.this if isinstance(item, exp.Alias) else item)
+            text = self.row_text(node)
+            self.keys.setdefault(text, node)
+            name = item.alias if isinstance(item, exp.Alias) else self._auto_name(node)
+            self._add_item(name, key_reference(list(self.keys).index(text)), node, item)
+
+    def _written_out(self, item: exp.Expr) -> list[exp.Expr]:
+        """The columns that `*` stands for, or the item itself."""
+        node = bare(item.unalias())
+        is_qualified = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        if not isinstance(node, exp.Star) and not is_qualified:
+            return [item]
+        if isinstance(node, exp.Star) and any(node.args.values()):
+            self.parsed.fail("* takes no EXCEPT and no REPLACE; name the columns", node)
+        sources = [source for source in self.scope.sources if not source.is_membership]
+        if is_qualified:
+            alias = str(node.args["table"].name)
+            sources = [source for source in sources if source.alias.casefold() == alias.casefold()]
+            if not sources:
+                self.parsed.fail(f"unknown name {alias} in {alias}.*", node)
+        columns: list[exp.Expr] = [
+            exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(source.alias, quoted=True))
+            for source in sources
+            for name in source.relation.columns
+            if name not in source.hidden
+        ]
+        self._made_columns += columns
+        return columns
 
     @property
     def having(self) -> exp.Expr | None:
@@ -126,9 +193,9 @@ class SelectBinder:
                 message += ", or ORDER BY ... LIMIT in a query over the results of this one"
             self.parsed.fail(message, limit)
         number = limit.expression
-        if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) == 0:
+        if not isinstance(number, exp.Literal) or not number.name.isdigit() or whole_number(number.name) == 0:
             self.parsed.fail("LIMIT takes a positive whole number", number)
-        return int(number.name)
+        return whole_number(number.name)
 
     def top(self, order: tuple[OrderKey, ...]) -> Top | None:
         """The first rows of each window that are results; None: all are."""
@@ -257,9 +324,9 @@ class SelectBinder:
         if not isinstance(node, exp.Literal) or node.is_string or NAMED in node.meta:
             return node
         items = self.parsed.select.expressions
-        if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
+        if not node.name.isdigit() or not 1 <= whole_number(node.name) <= len(items):
             self.parsed.fail(f"{clause} position {node.name} is not in the SELECT list", node)
-        selected: exp.Expr = items[int(node.name) - 1].unalias()
+        selected: exp.Expr = items[whole_number(node.name) - 1].unalias()
         return selected
 
     def _same_window(self, call: exp.Expr) -> bool:
@@ -299,11 +366,14 @@ class SelectBinder:
             self.parsed.fail("SELECT * is not supported; name the columns", node)
         sql = self.results.root(node)
         name = item.alias if isinstance(item, exp.Alias) else self._auto_name(node)
+        self._add_item(name, sql, node, item)
+        if isinstance(item, exp.Alias):
+            self._before[name.casefold()] = item.this
+
+    def _add_item(self, name: str, sql: str, node: exp.Expr, item: exp.Expr) -> None:
         if any(name.casefold() == other.casefold() for other, _, _ in self.items):
             self.parsed.fail(f"two columns of the result are called {name}; give one another alias", item)
         self.items.append((name, sql, node))
-        if isinstance(item, exp.Alias):
-            self._before[name.casefold()] = item.this
 
     def result_items(self) -> list[tuple[str, str, exp.Expr]]:
         """The columns of the result: keys that are not selected, then the SELECT list."""

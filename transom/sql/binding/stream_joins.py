@@ -20,8 +20,8 @@ from transom.errors import SettingError, SQLError
 from transom.sql.binding.scope import FromItem, Scope
 from transom.sql.catalog import Relation
 from transom.sql.interpreter.types import TYPE_NAMES, compared
-from transom.sql.query import JOIN_TIME, JoinSide, Scalar, StreamJoin
-from transom.sql.syntax.canonical import Printer, bare
+from transom.sql.query import JOIN_TIME, JoinForm, JoinSide, Scalar, StreamJoin
+from transom.sql.syntax.canonical import Printer, bare, whole_number
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -30,6 +30,15 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
     exp.EQ: exp.EQ,
 }
+
+
+@dataclass(frozen=True)
+class JoinedSides:
+    """What a join of two streams returns, and of which sides it keeps rows without a partner; of SEMI and ANTI JOIN,
+    of which side its rows are. The sides are in the order of FROM."""
+
+    form: JoinForm = JoinForm.INNER
+    preserved: tuple[bool, bool] = (False, False)
 
 
 @dataclass
@@ -45,6 +54,14 @@ class PairStream:
     high: int
     time_type: pa.DataType  # of a pair's time
     own: tuple[list[exp.Expr], list[exp.Expr]]  # conditions of WHERE that read one of the streams only
+    joined: JoinedSides  # in canonical order
+    condition: str | None = None  # the rest of ON, over pairs, if it decides which rows have a partner
+    conditions: tuple[str | None, str | None] = (
+        None,
+        None,
+    )  # parts of ON over the streams' own rows, likewise
+    matched_by: list[exp.Expr] = field(default_factory=list)  # the nodes of these conditions
+    condition_columns: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())  # that it reads
     # The types in which the keys are compared, and those of both sides.
     types: list[tuple[pa.DataType, tuple[pa.DataType, pa.DataType]]] = field(default_factory=list)
 
@@ -64,17 +81,36 @@ class PairStream:
                     _key(texts[place], *kinds, place)
                     for texts, kinds in zip(self.texts, self.types, strict=True)
                 ),
-                tuple((name, kind) for name, kind in source.relation.columns.items() if name in source.used),
+                tuple(
+                    (name, kind)
+                    for name, kind in source.relation.columns.items()
+                    if name in source.used or name in self.condition_columns[place]
+                ),
                 self._filters(place, printer),
+                self.conditions[place],
             )
             for place, source in enumerate(self.sides)
         )
-        return StreamJoin(self.id, first, second, self.low, self.high, self.kind, self.time_type)
+        return StreamJoin(
+            self.id,
+            first,
+            second,
+            self.low,
+            self.high,
+            self.kind,
+            self.time_type,
+            self.joined.form,
+            self.joined.preserved,
+            self.condition,
+        )
 
     def _filters(self, place: int, printer: Printer) -> frozenset[str] | None:
-        """The conditions of WHERE that read one stream only, as a text over its own rows."""
+        """The conditions of WHERE that read one stream only, as a text over its own rows.
+
+        Without the rows that they drop, rows of a preserved stream would seem to have no partner.
+        """
         nodes, source = self.own[place], self.sides[place]
-        if not nodes:
+        if not nodes or self.joined.preserved[1 - place]:
             return None
         prefix, source.prefix = source.prefix, None
         text = " AND ".join(sorted({f"({printer.root(node)})" for node in nodes}))
@@ -83,10 +119,18 @@ class PairStream:
 
 
 def bind_stream_join(
-    scope: Scope, printer: Printer, conditions: list[exp.Expr]
+    scope: Scope, printer: Printer, on: list[exp.Expr], where: list[exp.Expr], joined: JoinedSides
 ) -> tuple[PairStream, list[exp.Expr]]:
-    """The stream of pairs of the scope's two streams, and the conditions that are left for WHERE."""
-    return _Binder(scope, printer).bind(conditions)
+    """The stream of pairs of the scope's two streams, and the conditions that are left for WHERE.
+
+    WHERE of an inner join can hold its keys and its bound. In other joins, ON alone decides which rows have a partner.
+    """
+    binder = _Binder(scope, printer, joined)
+    if joined.form is JoinForm.INNER:
+        return binder.bind([*on, *where])
+    pairs, _ = binder.bind(on)
+    pairs.own = binder.one_sided(pairs.sides, where)
+    return pairs, where
 
 
 @dataclass(frozen=True)
@@ -108,8 +152,8 @@ class _Linear:
 class _Binder:
     """Reads the conditions of a join of two streams."""
 
-    def __init__(self, scope: Scope, printer: Printer):
-        self.scope, self.parsed, self.printer = scope, scope.parsed, printer
+    def __init__(self, scope: Scope, printer: Printer, joined: JoinedSides):
+        self.scope, self.parsed, self.printer, self.joined = scope, scope.parsed, printer, joined
         first, second = (source for source in scope.sources if not source.table)
         self.sides = (first, second)
         self.kind = self._kind()
@@ -232,7 +276,7 @@ class _Binder:
             case exp.Literal() if (
                 self.kind is ClockKind.INTEGER and not node.is_string and node.name.isdigit()
             ):
-                return _Linear(0, 0, int(node.name))
+                return _Linear(0, 0, whole_number(node.name))
         return None
 
     def _duration(self, node: exp.Expr) -> int:
@@ -276,16 +320,19 @@ class _Binder:
         assert self.low is not None and self.high is not None
         once = {(self.printer.root(one), self.printer.root(other)): (one, other) for one, other in keys}
         names = [source.relation.name for source in self.sides]
-        forward = (*names, sorted(once), self.low, self.high)
-        backward = (*names[::-1], sorted((b, a) for a, b in once), -self.high, -self.low)
+        joined = self.joined
+        is_inner = joined.form is JoinForm.INNER
+        kept = () if is_inner else (joined.form.value, *joined.preserved)
+        swapped = () if is_inner else (joined.form.value, *joined.preserved[::-1])
+        forward = (*names, sorted(once), self.low, self.high, *kept)
+        backward = (*names[::-1], sorted((b, a) for a, b in once), -self.high, -self.low, *swapped)
         sides, low, high, texts = self.sides, self.low, self.high, sorted(once)
         nodes = [once[pair] for pair in texts]
         if backward < forward:
             sides, low, high = (sides[1], sides[0]), -high, -low
             texts = sorted((b, a) for a, b in once)
             nodes = [once[b, a][::-1] for a, b in texts]
-        digest = sha1(repr(min(forward, backward)).encode()).hexdigest()[:8]
-        id = f"{sides[0].relation.name} JOIN {sides[1].relation.name} #{digest}"
+            joined = JoinedSides(joined.form, joined.preserved[::-1])
         for place, source in enumerate(sides, 1):
             is_same = sides[0].relation.name == sides[1].relation.name
             source.prefix = f"{source.relation.name}#{place}" if is_same else source.relation.name
@@ -296,12 +343,59 @@ class _Binder:
             for name, kind in source.relation.columns.items()
         }
         columns[JOIN_TIME] = self._time_type()
-        relation = Relation(id, columns, JOIN_TIME)
-        self.scope.pairs = FromItem(id, relation, sides[0].node, table=False)
+        definition: tuple[object, ...] = min(forward, backward)
+        id = _name(sides, joined, definition)
+        pairs = PairStream(
+            id,
+            self.kind,
+            sides,
+            nodes,
+            texts,
+            low,
+            high,
+            columns[JOIN_TIME],
+            self.one_sided(sides, rest),
+            joined,
+        )
+        if not is_inner:
+            self._match_by(pairs, rest)
+            pairs.id = _name(sides, joined, (*definition, pairs.condition, pairs.conditions))
+        relation = Relation(pairs.id, columns, JOIN_TIME)
+        self.scope.pairs = FromItem(pairs.id, relation, sides[0].node, table=False)
+        return pairs
+
+    def one_sided(
+        self, sides: tuple[FromItem, FromItem], conditions: list[exp.Expr]
+    ) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """The conditions that read the first side only, and those that read the second side only."""
         places = [{self.scope.sources.index(source)} for source in sides]
-        of_first, of_second = ([node for node in rest if self.scope.reads(node) == place] for place in places)
-        own = of_first, of_second
-        return PairStream(id, self.kind, sides, nodes, texts, low, high, columns[JOIN_TIME], own)
+        first, second = ([node for node in conditions if self.scope.reads(node) == place] for place in places)
+        return first, second
+
+    def _match_by(self, pairs: PairStream, conditions: list[exp.Expr]) -> None:
+        """Let the rest of ON decide which rows are partners."""
+        own, pairs.matched_by = self.one_sided(pairs.sides, conditions), conditions
+        for node in conditions:
+            for column in node.find_all(exp.Column):
+                if self.scope.column(column).source not in pairs.sides:
+                    message = (
+                        "ON of a join of two streams reads these streams only; move this condition to WHERE"
+                    )
+                    self.parsed.fail(message, node)
+        both = [node for node in conditions if not any(node is one for nodes in own for one in nodes)]
+        texts = []
+        for source, nodes in zip(pairs.sides, own, strict=True):
+            prefix, source.prefix = source.prefix, None
+            texts.append(self._all_of(nodes))
+            source.prefix = prefix
+            source.used.clear()
+        pairs.conditions = texts[0], texts[1]
+        pairs.condition = self._all_of(both)
+        first, second = (frozenset(source.used) for source in pairs.sides)
+        pairs.condition_columns = first, second
+
+    def _all_of(self, nodes: list[exp.Expr]) -> str | None:
+        return " AND ".join(sorted({f"({self.printer.root(node)})" for node in nodes})) or None
 
     def _time_type(self) -> pa.DataType:
         if self.kind is ClockKind.INTEGER:
@@ -312,6 +406,16 @@ class _Binder:
             of = " and ".join(f"{source.alias}.{source.relation.time}" for source in self.sides)
             self.parsed.fail(f"one of {of} has a time zone, and the other has none", self.sides[1].node)
         return pa.timestamp("us", "UTC" if are_zoned[0] else None)
+
+
+def _name(sides: tuple[FromItem, FromItem], joined: JoinedSides, definition: tuple[object, ...]) -> str:
+    """The name of a stream of pairs: equal joins have the same name."""
+    word = {(True, False): "LEFT ", (False, True): "RIGHT ", (True, True): "FULL ", (False, False): ""}[
+        joined.preserved
+    ]
+    form = f"{joined.form.value.upper()} " if joined.form in (JoinForm.SEMI, JoinForm.ANTI) else ""
+    digest = sha1(repr(definition).encode()).hexdigest()[:8]
+    return f"{sides[0].relation.name} {word}{form}JOIN {sides[1].relation.name} #{digest}"
 
 
 def _key(text: str, kind: pa.DataType, own: tuple[pa.DataType, pa.DataType], place: int) -> Scalar:

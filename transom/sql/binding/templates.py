@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from transom.sql.binding.joins import BoundJoins
 from transom.sql.binding.select import SelectBinder
-from transom.sql.binding.window import is_window, windowing
+from transom.sql.binding.window import is_window
 from transom.sql.syntax.canonical import OPERATOR_TEXTS
 from transom.sql.syntax.lag_calls import is_lag
 from transom.sql.syntax.parsed_query import Bracket, Parsed
@@ -133,8 +133,7 @@ class Template:
         if bracket is not None and self._lengths:
             pieces: dict[str, Any] = {one.name: one.filled(constants) for one in self._lengths}
             bracket = replace(bracket, **pieces)
-        selection = self.selection
-        selection.windowing = windowing(selection.scope, selection.window_call, bracket, selection.rows.root)
+        self.selection.read_window(bracket)
         if not self.selection.are_distinct():
             self.parsed.fail("two aggregates are now one")
         self._held = constants

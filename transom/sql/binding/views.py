@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.errors import SQLError
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
-from transom.sql.binding.derived_streams import view_columns
+from transom.sql.binding.inlined_queries import view_columns
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.item_columns import aggregate_reference
 from transom.sql.query import Query

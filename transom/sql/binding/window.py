@@ -30,13 +30,14 @@ _FORMS = (
 class Windowing:
     """The clock of a query's windows, the type of their ends, and their range, slide and origin.
 
-    A query without SLIDE is `on_demand`: its window may end at any tick of the clock.
+    A query without SLIDE is `on_demand`: its window may end at any tick of the clock. A query `of_rows` has no window.
     """
 
     clock: Clock
     type: pa.DataType
     spec: WindowSpec
     on_demand: bool = False
+    of_rows: bool = False
 
 
 _WORDS = {"zone": "IN TIME ZONE"}  # of parts of the bracket that are called otherwise
@@ -66,6 +67,15 @@ def windowing(
     relation = scope.stream.relation
     forms = _FORMS.format(stream=relation.name, time=relation.time or "ts")
     scope.parsed.fail(f"the query has no window; {forms}", scope.stream.node)
+
+
+def rows_without_window(scope: Scope) -> Windowing | None:
+    """The clock of a query without a window: the event time of its stream. None if the stream has no such clock."""
+    relation = scope.stream.relation
+    clock = None if relation.time is None else column_clock(scope, relation.time)
+    if relation.time is None or clock is None:
+        return None
+    return Windowing(Clock(relation.name, relation.time, clock[0]), clock[1], WindowSpec(1, 1), of_rows=True)
 
 
 def check_place(scope: Scope, bracket: Bracket) -> None:

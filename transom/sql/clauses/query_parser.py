@@ -39,7 +39,6 @@ _REFUSED = {
     TokenType.CROSS: "CROSS JOIN is not supported; join a table on an equality",
     TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
 }
-_REFUSED_JOINS = {TokenType.RIGHT, TokenType.FULL}
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
 _END_OF_FROM = {
     TokenType.WHERE,
@@ -210,8 +209,6 @@ class _Tokens:
             self._fail(
                 "MATCH_RECOGNIZE is not supported: queries aggregate windows and match no patterns", token
             )
-        if kind in _REFUSED_JOINS and self._kind(at + 1) in (TokenType.JOIN, TokenType.OUTER):
-            self._fail(f"{token.text.upper()} JOIN is not supported; use INNER JOIN or LEFT JOIN", token)
         if kind == TokenType.SELECT and selects > 1 and not self._is_inner_query(at):
             self._fail("a subquery is supported in FROM, and after IN and EXISTS in WHERE", token)
         is_searched = self._kind(at - 3) in (TokenType.IN, TokenType.EXISTS)  # where equal rows do not matter

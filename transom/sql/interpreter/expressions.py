@@ -36,6 +36,7 @@ from transom.sql.interpreter.typed_expression import (
 )
 from transom.sql.interpreter.types import BOOL, BY_NAME, DOUBLE, INT, LONG, NULL, STRING, is_int, unsupported
 from transom.sql.interpreter.values import wrap
+from transom.sql.syntax.canonical import whole_number
 from transom.sql.syntax.spark_parser import parse_expression
 
 Functions = Mapping[str, Callable[[Sequence[TypedExpression]], TypedExpression]]
@@ -161,7 +162,7 @@ def cast_type(node: exp.Cast) -> pa.DataType:
     """The type to which a cast casts."""
     name, parameters = (
         node.to.this.name,
-        [int(part.name) for part in node.to.expressions if part.name.isdigit()],
+        [whole_number(part.name) for part in node.to.expressions if part.name.isdigit()],
     )
     if name == "DECIMAL":
         precision, scale = [*parameters, *(10, 0)[len(parameters) :]][:2]

@@ -10,11 +10,12 @@ import struct
 from datetime import date
 from typing import Any, Callable, Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.sketches import sketched_count
 from transom.errors import SQLError
-from transom.sql.interpreter.typed_expression import Row, TypedExpression
+from transom.sql.interpreter.typed_expression import Row, TypedExpression, combined
 from transom.sql.interpreter.types import (
     DATE,
     INT,
@@ -29,6 +30,7 @@ from transom.sql.interpreter.types import (
     unsupported,
 )  # fmt: skip
 from transom.sql.interpreter.values import EXACT, wrap
+from transom.sql.interpreter.vectors import Vector, VectorTable, dtype_of, either
 
 SEED = 42
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -77,6 +79,29 @@ def xxh64(data: bytes, seed: int) -> int:
     value = (value ^ value >> 33) * P2 & M64
     value = (value ^ value >> 29) * P3 & M64
     return value ^ value >> 32
+
+
+def xxh64_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """XXH64 of values of 4 or 8 bytes, given as unsigned numbers, each with its own seed.
+
+    >>> words = np.array([1, 2], np.uint32)
+    >>> hashes = xxh64_words(words, np.array([42, 7], np.uint64))
+    >>> hashes.tolist() == [xxh64(bytes([1, 0, 0, 0]), 42), xxh64(bytes([2, 0, 0, 0]), 7)]
+    True
+    """
+    p1, p2, p3, p4, p5 = (np.uint64(prime) for prime in (P1, P2, P3, P4, P5))
+    value = seeds + (p5 + np.uint64(words.dtype.itemsize))
+    if words.dtype.itemsize == 8:
+        value = _turned(value ^ _turned(words * p2, 31) * p1, 27) * p1 + p4
+    else:
+        value = _turned(value ^ words.astype(np.uint64) * p1, 23) * p2 + p3
+    value = (value ^ value >> np.uint64(33)) * p2
+    value = (value ^ value >> np.uint64(29)) * p3
+    return value ^ value >> np.uint64(32)
+
+
+def _turned(values: np.ndarray, places: int) -> np.ndarray:
+    return values << np.uint64(places) | values >> np.uint64(64 - places)
 
 
 def _left32(value: int, places: int) -> int:
@@ -140,7 +165,37 @@ def hashed(function: Hash, type: pa.DataType, args: Sequence[TypedExpression]) -
             hash = mix(value(row), hash)
         return wrap(hash, type.bit_width)
 
-    return TypedExpression(type, of)
+    if function is not xxh64 or any(_word_type(arg.type) is None for arg in args):
+        return TypedExpression(type, of)
+
+    def vector(table: VectorTable) -> Vector:
+        hashes, by_row = np.full(1, SEED, np.uint64), None
+        for arg in args:
+            own = table.value(arg)
+            by_row = either(by_row, own.by_row)
+            mixed = xxh64_words(_words(own.values), hashes)
+            hashes = mixed if own.nulls is None else np.where(own.nulls, hashes, mixed)
+        return Vector(hashes.view(np.int64), None, by_row)
+
+    return combined(type, of, args, vector)
+
+
+def _word_type(type: pa.DataType) -> Any:
+    """The words that values of a type are hashed as; None if they are not of 4 or 8 bytes."""
+    dtype = dtype_of(type)
+    if dtype is None or type == NULL:
+        return None
+    return np.uint64 if np.dtype(dtype).itemsize == 8 else np.uint32
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    """Numbers as the words that Spark hashes; -0.0 counts as 0.0, and every NaN as the same."""
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), np.array(np.nan, values.dtype), values + values.dtype.type(0))
+        return values.view(np.uint64 if values.dtype.itemsize == 8 else np.uint32)
+    if values.dtype.itemsize == 8:
+        return values.view(np.uint64)
+    return values.astype(np.int32).view(np.uint32)
 
 
 def mixer(function: Hash, type: pa.DataType) -> Callable[[Any, int], int]:

@@ -305,3 +305,13 @@ def _all_intervals(*nodes: exp.Expr) -> bool:
 def _kind_of(node: exp.Expr) -> str:
     """The name of a node in an error: `WithinGroup` is WITHIN GROUP."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
+
+
+def whole_number(digits: str) -> int:
+    """The number that digits spell; 10**18 for a larger one, because Python refuses thousands of digits.
+
+    >>> whole_number("007"), whole_number("9" * 5000) == 10**18
+    (7, True)
+    """
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= 18 else 10**18

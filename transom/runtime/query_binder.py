@@ -1,0 +1,73 @@
+"""Binds the texts of queries that a program registers, checks or edits, and checks what they would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from transom.errors import SQLError
+from transom.plan.query_cost import StreamExpressions, check_query
+from transom.runtime.loop import BatchLoop
+from transom.runtime.preference_handle import refuse_statement
+from transom.sql.binding.bind_preference_query import bind_preference_queries
+from transom.sql.binding.cascades import bind_all
+from transom.sql.bound_query import BoundQuery
+from transom.sql.clauses.query_parser import split_by_preference
+from transom.sql.preference_query import PreferenceQuery
+from transom.sql.query import Query
+
+Bound = TypeVar("Bound")
+
+
+class QueryBinder:
+    """Binds queries against all that is declared and registered in an engine."""
+
+    def __init__(self, loop: BatchLoop):
+        self.loop = loop
+        self._expressions = StreamExpressions()
+
+    def bind_text(self, name: str, sql: str) -> BoundQuery:
+        """The query that a text would be under a name."""
+        refuse_statement(sql)
+        try:
+            bound, preference_queries = self.bind({name: sql})
+        except SQLError as error:
+            message = error.message.removeprefix(f"{name}: ") if name else error.message
+            raise SQLError(message, error.text, error.start, error.end) from None
+        return bound[name] if bound else preference_queries[name]
+
+    def bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
+        """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
+        loop = self.loop
+        loop.declared.functions |= {function.casefold() for function in loop.backend.functions()}
+        plain, with_preference = split_by_preference(queries)
+        pushing = loop.directory.preference_query_names() | with_preference.keys()
+        names = frozenset({*dict(loop.directory.texts), *queries})
+        catalog = replace(loop.directory.catalog(), queries=names, preference_queries=pushing)
+        preference_queries = _without_errors(
+            bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
+        )
+        registered, limits = loop.directory.known_queries(), loop.planner.strategy.limits
+        bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, registered))
+        every: dict[str, BoundQuery] = {**bound, **preference_queries}
+        new = {
+            name: query for name, query in every.items() if loop.directory.texts.get(name) != queries[name]
+        }
+        for name, query in new.items():
+            check_query(name, query, limits)
+        new_windows = {name: query for name, query in bound.items() if name in new}
+        self._expressions.check(new_windows, registered, limits)
+        loop.declared.adopt(bound.values())
+        return bound, preference_queries
+
+
+def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]:
+    """Queries that were bound; the first one that could not be is an error that names it."""
+    bound = {}
+    for name, query in outcome.items():
+        if isinstance(query, SQLError):
+            of = f"{name}: " if name else ""
+            raise SQLError(f"{of}{query.message}", query.text, query.start, query.end)
+        bound[name] = query
+    return bound
