@@ -41,7 +41,7 @@ from transom.plan.layout import Layout
 from transom.plan.limits import Limits
 from transom.plan.planner import SharedPlan, interests_of, query_index
 from transom.results.batch_input import clocks_of
-from transom.sql.query import Join
+from transom.sql.query import PAIR_COUNT, Join
 from transom.state.state import State, StreamState
 from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
@@ -49,6 +49,7 @@ from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID, POSITION = "__row_number__", "__row_id__", "__position__"
 PARTITION = "__partition__"  # the partition of the source that a row came from
+MULTIPLICITY = "__multiplicity__"  # how many pairs a row of combined pairs stands for
 CARRIED = "__carried__"  # before the names of columns that late and rejected rows are listed with
 OUTCOME = pa.schema([("outcome", pa.binary())])
 CELLS_AT_ONCE = 1 << 20  # of selections on the executors that a task holds in memory
@@ -357,6 +358,9 @@ class IngestRun:
             scalars[POSITION] = f"`{POSITION}`"
         if self.batch.rules.partition is not None:
             scalars[PARTITION] = self.batch.rules.partition
+        is_combined = any(query.is_combined for query in queries)
+        if is_combined:
+            scalars[MULTIPLICITY] = quoted(PAIR_COUNT)
         scalars |= {f"{CARRIED}{name}": quoted(name) for name in self._carried}
         in_branch = {query.name for query in queries}
         shared = self.batch.shared
@@ -390,6 +394,7 @@ class IngestRun:
             limits=self.batch.limits,
             matcher=matcher,
             partition=None if self.batch.rules.partition is None else PARTITION,
+            multiplicity=MULTIPLICITY if is_combined else None,
         )
         return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
 

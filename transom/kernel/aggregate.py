@@ -104,6 +104,7 @@ class BatchPlan:
     late_sessions: Mapping[int, LateSessions] = field(default_factory=dict)  # by selection
     matcher: RowMatcher = field(default_factory=RowMatcher)  # the row queries
     partition: str | None = None  # the column with the source's partition of each row
+    multiplicity: str | None = None  # the column with how many rows each row stands for, if not one
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -226,8 +227,8 @@ def _positions(rows: Rows, plan: BatchPlan) -> NDArray[np.int64] | None:
 
 def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     """Aggregate some rows of a batch."""
-    rows = Rows(table, plan.columns, plan.axes)
-    outcome = Outcome(rows=table.num_rows)
+    rows = Rows(table, plan.columns, plan.axes, plan.multiplicity)
+    outcome = Outcome(rows=rows.count(np.ones(table.num_rows, bool)))
     times, has_time = _times(rows, plan)
     outcome.timeless = int(len(times) - has_time.sum())
     outcome.profile = Profile.of(times[has_time], plan.horizon, plan.limit)
@@ -253,7 +254,7 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         groups = runs[0].run.groups if runs else 0
         is_large = plan.most_groups is not None and groups > plan.most_groups
         (outcome.executor_runs if store_input.on_executors or is_large else outcome.runs).extend(runs)
-        outcome.counts.store_matched[place] = int(matched.sum())
+        outcome.counts.store_matched[place] = rows.count(matched)
         wanted |= matched
     if plan.matcher:
         matches, matched = match_rows(rows, plan.matcher, plan.columns, plan.time, accepted)
@@ -268,7 +269,7 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
         is_late = np.zeros(len(at), bool)
         old = rows.take(at)
         for group, missed in _missed_rows(old, plan):
-            outcome.counts.late[group] = np.count_nonzero(missed)
+            outcome.counts.late[group] = old.count(missed)
             is_late |= missed
             if len(plan.index.sessions):
                 add_missed_sessions(outcome.counts, plan.index, group, old.numbers, plan.clocks, missed)
@@ -280,8 +281,8 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
             listed = chosen if positions is None else positions[chosen]
             missed_by = bit_column(bits[:, is_late].T)
             outcome.late_rows = LateRows(listed, missed_by, _carried(table, plan, chosen))
-    outcome.late, outcome.unwanted = int(late.sum()), int((accepted & ~wanted).sum())
-    outcome.counted = int(wanted.sum()) - outcome.late
+    outcome.late, outcome.unwanted = rows.count(late), rows.count(accepted & ~wanted)
+    outcome.counted = rows.count(wanted) - outcome.late
     if plan.row_id is not None:
         chosen = np.flatnonzero(wanted)
         ids = rows.table[plan.row_id].combine_chunks().take(pa.array(chosen))

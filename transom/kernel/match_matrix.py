@@ -20,7 +20,7 @@ from transom.columns.arrays import Ints, Mask, plain_column
 from transom.columns.groups import densify
 from transom.elements import Clock
 from transom.kernel.matrix_plan import MatrixPlan, NumberColumn, SheetPlan, StateSlot
-from transom.kernel.rows import Rows
+from transom.kernel.rows import Rows, count_codes
 from transom.plan.compiled_query import Slot
 from transom.windows import ids as windows
 from transom.windows.intervals import HIGHEST, LOWEST
@@ -54,7 +54,7 @@ def fold_matrix(rows: Rows, plan: MatrixPlan, clocks: Mapping[Clock, str], accep
         pairs.selections,
         pairs.starts,
         pairs.counts,
-        np.bincount(pairs.members, minlength=len(plan.ids)),
+        count_codes(pairs.members, len(plan.ids), rows.multiplicity_of(pairs.rows)),
         int(np.count_nonzero(read)),
         pairs.wanted(matrix.shape[1]),
     )
@@ -105,7 +105,7 @@ class _Pairs:
         slices = first_slices[sets[firsts]] + own_slices[firsts]
         self.starts, self.stops = self.slice_starts[slices], self.slice_stops[slices]
         self.selections = plan.ids[self.cell_members]
-        self.counts = np.bincount(self.codes, minlength=self.count)
+        self.counts = count_codes(self.codes, self.count, rows.multiplicity_of(at))
 
     def _slices(self) -> tuple[Ints, Ints, Ints, Ints]:
         """For each set of edges the slice of each row, from 0; all slices, by their ends; and the first of each set."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from transom.aggregates.numeric import lift_where_numeric
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import Encoded, Groups, group
-from transom.kernel.rows import RollUpCells, Rows, selection_key
+from transom.kernel.rows import RollUpCells, Rows, count_codes, selection_key
 from transom.plan.axis import Axis
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
@@ -78,7 +76,7 @@ def _cells(
         )
         for key, slot in slots.items()
     }
-    counts = np.bincount(grouped.codes, minlength=grouped.count)
+    counts = count_codes(grouped.codes, grouped.count, rows.multiplicity_of(at))
     return RollUpCells(at[grouped.firsts], times[grouped.firsts], at, grouped.codes, counts, states)
 
 

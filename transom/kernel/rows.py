@@ -95,6 +95,7 @@ class FamilyTuples:
     values: Sequence[pa.Array]
     shown: Sequence[Mask | None]
     cells: RollUpCells | None = None
+    multiplicity: Ints | None = None  # how many rows each tuple stands for; None: one
     axis_codes: Sequence[Ints] = ()  # the codes on each axis of a grid family, whose `fragments` say nothing
 
     def __len__(self) -> int:
@@ -111,11 +112,14 @@ class FamilyTuples:
         return replace(self, fragments=fragments, axis_codes=())
 
     def counted(self, codes: Ints, size: int, chosen: Ints | None = None) -> Ints:
-        """The number of tuples with each of `size` codes, among the chosen ones if given."""
-        if self.cells is None:
-            return np.bincount(codes, minlength=size)
-        rows = self.cells.rows if chosen is None else self.cells.rows[chosen]
-        return np.bincount(codes, rows, size).astype(np.int64)
+        """The number of rows with each of `size` codes, among the chosen tuples if given."""
+        rows = self._row_counts
+        return count_codes(codes, size, rows if rows is None or chosen is None else rows[chosen])
+
+    @property
+    def _row_counts(self) -> Ints | None:
+        """How many rows each tuple or cell stands for; None: one."""
+        return self.multiplicity if self.cells is None else self.cells.rows
 
     def states(self, place: int, slot: Slot, codes: Ints, size: int, chosen: Ints | None = None) -> States:
         """The states of the slot at a place for each of `size` codes, over the chosen tuples if given."""
@@ -130,13 +134,23 @@ class FamilyTuples:
         return lift_where(slot.accumulator, values, shown, codes, size)
 
     def in_ranges(self) -> Ints:
-        """The number of tuples in each range of fragments."""
+        """The number of rows in each range of fragments."""
         fragments = self.fragments
         if fragments.codes is None:
-            total = len(self) if self.cells is None else int(self.cells.rows.sum())
+            rows = self._row_counts
+            total = len(self) if rows is None else int(rows.sum())
             return np.full(len(fragments.ranges.owners), total)
         upto = count_offsets(self.counted(fragments.codes, fragments.count))
         return upto[fragments.ranges.stops] - upto[fragments.ranges.starts]
+
+
+def count_codes(codes: Ints, size: int, rows: Ints | None = None) -> Ints:
+    """The number of rows with each of `size` codes; `rows` is how many each code stands for, if not one."""
+    return (
+        np.bincount(codes, minlength=size)
+        if rows is None
+        else np.bincount(codes, rows, size).astype(np.int64)
+    )
 
 
 def wanted_by(family: Family, tuples: FamilyTuples, member: int) -> Mask:
@@ -213,10 +227,20 @@ _ALL = Ranges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
 class Rows:
-    """A table whose columns are scalars; masks and codes are computed once for all queries that use them."""
+    """A table whose columns are scalars; masks and codes are computed once for all queries that use them.
 
-    def __init__(self, table: pa.Table, columns: Mapping[str, str], axes: Mapping[str, Axis] | None = None):
+    The column `multiplicity` has how many rows each row stands for, if not one.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        columns: Mapping[str, str],
+        axes: Mapping[str, Axis] | None = None,
+        multiplicity: str | None = None,
+    ):
         self.table, self.columns = table.combine_chunks(), columns
+        self.multiplicity = None if multiplicity is None else one_array(self.table[multiplicity]).to_numpy()
         self.axes = axes or {}  # for each scalar, one axis with the thresholds of all families
         self.every = np.arange(table.num_rows)  # the numbers of all rows
         self._codes: dict[str, Encoded] = {}
@@ -231,7 +255,9 @@ class Rows:
 
     def take(self, at: Ints) -> Rows:
         """The rows with some numbers."""
-        return Rows(self.table.take(pa.array(at)), self.columns)
+        taken = Rows(self.table.take(pa.array(at)), self.columns)
+        taken.multiplicity = self.multiplicity_of(at)
+        return taken
 
     def column(self, scalar: Scalar) -> pa.Array:
         return one_array(self.table[self.columns[scalar.sql]])
@@ -289,7 +315,15 @@ class Rows:
         axis_codes = [self.placed(axis, at) for axis in axes]
         in_order = self.in_order(clock)
         return at, FamilyTuples(
-            times, in_order, fragments, groups, keys, values, shown, axis_codes=axis_codes
+            times,
+            in_order,
+            fragments,
+            groups,
+            keys,
+            values,
+            shown,
+            multiplicity=self.multiplicity_of(at),
+            axis_codes=axis_codes,
         )
 
     def of_cells(self, family: Family, cells: RollUpCells) -> FamilyTuples:
@@ -299,6 +333,14 @@ class Rows:
         return FamilyTuples(
             cells.times, False, fragments, groups, keys, (), [None] * len(family.slots), cells
         )
+
+    def multiplicity_of(self, at: Ints) -> Ints | None:
+        """How many rows each of some rows stands for; None: one."""
+        return None if self.multiplicity is None else self.multiplicity[at]
+
+    def count(self, chosen: Mask) -> int:
+        """The number of chosen rows."""
+        return int(np.count_nonzero(chosen) if self.multiplicity is None else self.multiplicity[chosen].sum())
 
     def in_order(self, clock: str) -> bool:
         """Whether the rows are in the order of a clock."""

@@ -25,7 +25,6 @@ from transom.durations import parse_instant
 from transom.elements import Clock, Using
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import (
-    PAIR_COUNT,
     And,
     Call,
     Comparison,
@@ -39,7 +38,6 @@ from transom.sql.query import (
     Scalar,
     scalars_of,
 )
-from transom.sql.syntax.canonical import quote
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ class CompiledQuery:
 
     @property
     def is_combined(self) -> bool:
-        """Whether it reads combined pairs; then it has the slot `COUNTED_PAIRS`."""
+        """Whether it reads combined pairs."""
         return self.query.stream_join is not None and self.query.stream_join.is_combined
 
     @cached_property
@@ -247,8 +245,6 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
         reads.append(tuple(places))
     if query.window.is_keyed:
         slots.append(Slot(CountRows(), None, query.where))
-    if is_combined:
-        slots.append(COUNTED_PAIRS)
     keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
     pinned: dict[str, tuple[Any, ...]] = {}
     for column, values in () if query.window.is_keyed else _pins(query.where):
@@ -256,11 +252,6 @@ def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery
     functions = tuple(aggregate_function(call.function) for call in query.calls)
     naive = naive and query.window.is_shared_by_groups  # others have one form of state
     return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
-
-
-COUNTED_PAIRS = Slot(
-    Sum(pa.int64()), Scalar(quote(PAIR_COUNT), pa.int64(), PAIR_COUNT), None
-)  # how many pairs there are
 
 
 def _combined_slots(call: Call) -> Iterator[Slot]:

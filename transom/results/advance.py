@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.table_columns import ROWS, SELECTION
+from transom.columns.table_columns import SELECTION
 from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
@@ -18,9 +18,9 @@ from transom.kernel.sheets import combine_sheets, one_array, without
 from transom.ondemand.stores import fill_stores
 from transom.overload.chunks import chunk_ranges, chunk_rows, closed_except_held, held_times, highest_time
 from transom.overload.resumption import credit_after
-from transom.plan.compiled_query import COUNTED_PAIRS, CompiledQuery
+from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Observed
-from transom.plan.layout import Layout, state_columns
+from transom.plan.layout import Layout
 from transom.plan.passes.families import kept_apart
 from transom.plan.passes.placement import placement_group
 from transom.plan.planner import Planner
@@ -198,12 +198,10 @@ class _Work(Reading):
     def add_partials(self, batch: BatchInput) -> Mapping[str, Layout]:
         """Add what the batch brought and move what is too large to the executors; the layouts of the sheets."""
         layouts = self._readers(batch.queries).layouts
-        is_combined = any(query.is_combined for query in batch.queries)
         brought = {
-            key: [*([self.sheets[key]] if key in self.sheets else []), new]
+            key: [*([self.sheets[key]] if key in self.sheets else []), partials]
             for key, partials in batch.outcome.partials.items()
             if key in layouts and partials.num_rows
-            for new in [self._with_pairs_as_rows(partials) if is_combined else partials]
         }
         self.sheets |= combine_sheets(layouts, brought)
         first_new = self.before.stream(batch.rules.clock.stream).totals.accepted
@@ -227,17 +225,6 @@ class _Work(Reading):
                 if not self.sheets[key].num_rows:
                     del self.sheets[key]
         return self._readers(batch.queries).layouts
-
-    def _with_pairs_as_rows(self, partials: pa.Table) -> pa.Table:
-        """Slices of combined pairs: their rows are the pairs."""
-        selections = one_array(partials[SELECTION]).to_numpy()
-        rows = np.zeros(len(selections), np.int64)
-        for home in np.unique(selections).tolist():
-            place = self.selections[home].slots.index(COUNTED_PAIRS.id)
-            (name,) = state_columns(COUNTED_PAIRS.accumulator, place)
-            is_own = selections == home
-            rows[is_own] = one_array(partials[name]).to_numpy(zero_copy_only=False)[is_own]
-        return partials.set_column(partials.column_names.index(ROWS), ROWS, pa.array(rows))
 
     def _moving(self, batch: BatchInput) -> frozenset[object]:
         """The groups whose selections move to the executors, as the planner decides from the batch's rows."""
