@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 
 import transom
-from transom.errors import SettingError
 from transom.runtime.handles import Feed
 
 SCHEMA = "site string, price double, volume int, ts timestamp"
@@ -95,6 +94,9 @@ def queries(numbers: random.Random) -> Iterator[str]:
                 f"SELECT sum(volume) AS n FROM {stream} [RANGE 1 day SLIDE 1 day IN TIME ZONE 'Europe/Berlin']",
                 f"SELECT count(*) AS n FROM pushed a JOIN files b ON a.site = b.site AND a.volume = b.volume "
                 f"AND b.ts BETWEEN a.ts AND a.ts + INTERVAL {1 + number % 3} minutes [RANGE 5 minutes SLIDE 5 minutes]",
+                "SELECT count(*) AS n FROM pushed a LEFT JOIN files b ON a.site = b.site AND a.volume = b.volume "
+                "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 minute [RANGE 5 minutes SLIDE 5 minutes]",
+                f"SELECT site, price FROM {stream} WHERE price > {90 + number % 10} AND volume < {number % 900}",
                 f"WITH both AS (SELECT ts, price FROM pushed UNION ALL SELECT ts, price FROM files) "
                 f"SELECT avg(price) AS n FROM both [RANGE {length} minutes SLIDE {slide}] WHERE price > {number % 100}",
             )
@@ -163,11 +165,13 @@ class Soak:
         seconds = clock() - started
         query = engine.query(self.numbers.choice(self.living))
         if self.rounds % 10 == 0 and query.suspended is None:
-            try:
+            if query.is_row_query:
+                query.results()
+            elif query.on_demand:
+                query.lookup()
+            else:
                 query.prod()
                 query.results()
-            except SettingError:  # it has no SLIDE
-                query.lookup()
         for _ in range(min(LEAVING, len(self.living))):
             leaving = self.living.pop(self.numbers.randrange(len(self.living)))
             engine.query(leaving).drop()
