@@ -28,7 +28,10 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated."""
+    """A run without `--hypothesis-seed` gets a seed, so that it can be printed and repeated.
+
+    It is `TRANSOM_SEED` from the environment if that is set, and a new one otherwise.
+    """
     config.addinivalue_line("markers", "spark: needs a Spark session (added to tests that use it)")
     config.addinivalue_line("markers", "any_worker: the tests of the file are slow, and share nothing")
     config.addinivalue_line(
@@ -37,9 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if getattr(config.option, "hypothesis_seed", None) is None:
         shared = getattr(config, "workerinput", {}).get("hypothesis_seed")
-        config.option.hypothesis_seed = (
-            str(random.SystemRandom().randrange(2**32)) if shared is None else shared
-        )
+        drawn = os.environ.get("TRANSOM_SEED") or str(random.SystemRandom().randrange(2**32))
+        config.option.hypothesis_seed = drawn if shared is None else shared
 
 
 def pytest_report_header(config: pytest.Config) -> str:
