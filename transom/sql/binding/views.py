@@ -12,7 +12,6 @@ from transom.errors import SQLError
 from transom.sql.binding.cascades import bind_all, relation_of, sources_of
 from transom.sql.binding.inlined_queries import view_columns
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.item_columns import aggregate_reference
 from transom.sql.query import Query
 from transom.sql.syntax.canonical import quote
 
@@ -32,7 +31,7 @@ class BoundView:
 def bind_view(name: str, catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]) -> BoundView:
     """Bind a view of the catalog; an error points into its text.
 
-    A query that counts each of its columns is bound, because a view has the expressions and types of its readers.
+    A query that returns each of its rows is bound, because a view has the expressions and types of its readers.
     """
     text = catalog.views[name]
     read = {source.casefold() for source in sources_of(text, views=catalog.views)}
@@ -40,17 +39,16 @@ def bind_view(name: str, catalog: Catalog, scalars: Scalars, registered: Mapping
         query: relation_of(query, bound) for query, bound in registered.items() if query.casefold() in read
     }
     columns = view_columns(name, replace(catalog, streams={**results, **catalog.streams}), scalars)
-    counts = ", ".join(f"count({quote(column)}) AS {quote(column)}" for column in columns) or "count(*)"
-    before, is_inner = f"SELECT {counts} FROM ", _WITH.match(text) is None
+    before = (
+        f"SELECT {', '.join(map(quote, columns)) or '*'} FROM "  # there are none if the stream is unknown
+    )
+    is_inner = _WITH.match(text) is None
     source = (
         f"({text}\n) AS {quote(name)}" if is_inner else quote(name)
     )  # in parentheses, an error has a place
-    query = bind_all({_PROBE: f"{before}{source} [RANGE '1 second']"}, catalog, scalars, registered)[_PROBE]
-    if isinstance(query, SQLError) and "plain number" in query.message:  # the stream's time is one
-        query = bind_all({_PROBE: f"{before}{source} [RANGE 1]"}, catalog, scalars, registered)[_PROBE]
+    query = bind_all({_PROBE: f"{before}{source}"}, catalog, scalars, registered)[_PROBE]
     if isinstance(query, SQLError):
         start, end = (at - len(before) - 1 for at in (query.start or 0, query.end or 0))
         is_inside = is_inner and (query.text or "").startswith(before) and 0 <= start < end <= len(text)
         raise SQLError(query.message, text, *((start, end) if is_inside else (0, len(text))))
-    calls = {aggregate_reference(place): call for place, call in enumerate(query.calls)}
-    return BoundView(name, query.stream, {item.name: calls[item.sql].args[0].type for item in query.items})
+    return BoundView(name, query.stream, {item.name: item.type for item in query.items})
