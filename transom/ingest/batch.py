@@ -100,7 +100,11 @@ class DataBatch:
 
 @dataclass
 class Ingested:
-    """The partial aggregates of a batch's rows, and its late and rejected rows."""
+    """The partial aggregates of a batch's rows, and its late and rejected rows.
+
+    Rows with times above `time_limit` are rejected. It is None if there are none: then conditions on the rows are the
+    same in each batch, and are compiled once.
+    """
 
     outcome: Outcome
     time_limit: int | None
@@ -166,7 +170,7 @@ class IngestRun:
         outcome = _combined(outcomes, self.batch.shared.layouts)
         plans = (branch.plan for branch in branches)
         outcome.accounts = reduce(add, map(accounts_of, outcomes, plans))
-        ingested = Ingested(outcome, limit)
+        ingested = Ingested(outcome, limit if outcome.ahead else None)
         if outcome.late:
             ingested.late = self._late(branches, outcomes, limit)
             ingested.late_groups = [names for branch in branches for names in branch.plan.groups]
@@ -199,7 +203,8 @@ class IngestRun:
         if rules.horizon is None:
             return self._not_after_clock(None), True
         if any(clock.kind is ClockKind.ROWS for clock in self.clocks):
-            return self.judge_times(frame)[0], True
+            limit, profile = self.judge_times(frame)
+            return limit if profile.top is not None and profile.top > limit else None, True
         return self._not_after_clock(None if self._high is None else self._high + rules.horizon), False
 
     @property
@@ -207,7 +212,7 @@ class IngestRun:
         """How far the stream had come before the batch."""
         return self.batch.before.clock(self.batch.rules.clock).high
 
-    def judge_times(self, frame: Frame) -> tuple[int | None, Profile]:
+    def judge_times(self, frame: Frame) -> tuple[int, Profile]:
         """The highest time that the batch may have, for certain, and where in time its rows lie."""
         rules, high = self.batch.rules, self._high
         cut = None if high is None or rules.horizon is None else high + rules.horizon

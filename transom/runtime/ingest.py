@@ -272,7 +272,7 @@ class Ingest:
             ingested = run.process()
             self._write_late(intent, batch, ingested, registry)
             derived: dict[str, Outcome] = {}
-            if derived_streams:  # the condition contains the batch's times, so each batch compiles it anew
+            if derived_streams:
                 accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
                 derived = {
                     each.name: self._derived(intent, each, batch, accepted, registry)
