@@ -205,8 +205,7 @@ class RemoteQuery:
         With `dry_run` nothing changes.
         """
         body = {"sql": with_parameters(sql, parameters)}
-        path = f"{self._path}?dry_run=true" if dry_run else self._path
-        edited = self._http.record(EditedQuery, "PUT", path, body)
+        edited = self._http.record(EditedQuery, "PUT", self._path, body, dry_run="true" if dry_run else None)
         self.info = edited.query
         return edited
 
