@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.conventions import END_CURSOR
+from transom.api.data_frames import ResultFrames
 from transom.api.errors import NotFound
 from transom.api.formats import ExportFormat, ResultKind
 from transom.api.parameters import with_parameters
@@ -26,7 +27,7 @@ LONG_POLL_SECONDS = 25.0  # how long the server may hold a request while there i
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # seconds between attempts to reconnect; each pause doubles
 
 
-class RemoteQuery:
+class RemoteQuery(ResultFrames):
     """A registered query, with the methods of a local engine's handle."""
 
     def __init__(self, http: HttpClient, info: QueryStatus):
