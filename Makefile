@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
+.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format notebook venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -109,6 +109,9 @@ audit: ## known vulnerabilities of all pinned packages; says so if the advisorie
 format: $(READY) ## rewrite the code as the formatter wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+notebook: $(READY) ## execute the tutorial notebook and store its outputs
+	@$(BIN)/python -m tests.notebook.execution
 
 venv: $(READY) ## make the virtual environment from the lock, if it is missing or out of date
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from transom.durations import format_instant
 from transom.plan.explain import Explanation
+from transom.plan.explain.text_parts import readable
 from transom.results.result_rows import SYSTEM_COLUMNS, result_schema
 from transom.runtime.inline_charts import Point, bar_chart, line_chart
 from transom.sql.query import Query
@@ -66,7 +67,7 @@ class PlanText(str):
 def sharing_chart(plan: Explanation) -> str:
     """A bar for each selection: how many queries share it. The largest come first."""
     selections = [
-        (f"{stream.name}: {selection.where or 'all rows'}", len(selection.queries))
+        (f"{stream.name}: {readable(selection.where or 'all rows')}", len(selection.queries))
         for stream in plan.streams
         for _, selection in stream.selections()
     ]
