@@ -267,6 +267,27 @@ def test_a_jar_on_the_path_is_fine_and_one_that_is_gone_is_a_problem(
     assert "does not exist" in findings["connector spark-avro_2.13"]["message"]
 
 
+JARS = [
+    ("an address of a store", "s3a://jars/spark-avro_2.13-4.2.0.jar", "ok"),
+    ("an address of a file", "file://PLACE/spark-avro_2.13-4.2.0.jar", "ok"),
+    ("a file that is not there", "file://PLACE/missing/spark-avro_2.13-4.2.0.jar", "problem"),
+]
+
+
+@pytest.mark.parametrize(("jar", "severity"), [c[1:] for c in JARS], ids=[c[0] for c in JARS])
+def test_jars_can_be_addresses(
+    jar: str,
+    severity: str,
+    kafka: Callable[..., tuple[int, Findings]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOPIC", "bids")
+    (tmp_path / "spark-avro_2.13-4.2.0.jar").touch()
+    _, findings = kafka(spark_jars=jar.replace("PLACE", str(tmp_path)))
+    assert findings["connector spark-avro_2.13"]["severity"] == severity
+
+
 def test_settings_of_spark_defaults_count(
     kafka: Callable[..., tuple[int, Findings]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from transom.cli.pipeline import Pipeline, Settings
 from transom.errors import SettingError
 
 PACKAGES_SETTING = "spark.jars.packages"
-JARS_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
+JARS_SETTINGS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}  # with what separates the jars
 BROKER_SECONDS = 2.0
 # Where Spark and Maven keep what they have downloaded, below the home directory.
 DOWNLOADS = (".ivy2.5.2/jars", ".ivy2.5.2/cache", ".ivy2/jars", ".ivy2/cache", ".m2/repository")
@@ -116,10 +116,9 @@ def _package_finding(package: str, configuration: Mapping[str, str]) -> Finding:
 
 def _jars(configuration: Mapping[str, str]) -> Iterator[str]:
     """The jars on Spark's path: those of its settings, and those in its own directory."""
-    for setting in JARS_SETTINGS:
-        yield from (
-            jar.strip() for jar in configuration.get(setting, "").replace(":/", ",/").split(",") if jar
-        )
+    for setting, separator in JARS_SETTINGS.items():
+        given = configuration.get(setting, "").split(separator)
+        yield from (jar.strip().removeprefix("file://") for jar in given if jar.strip())
     spec = importlib.util.find_spec("pyspark")
     homes = [*(spec.submodule_search_locations or () if spec else ()), os.environ.get("SPARK_HOME")]
     for home in filter(None, homes):
