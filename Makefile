@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format venv java clean
+.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format notebook venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ PAPERS := prodding timegram ordered-sharing promising
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
-PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not kafka and not postgres and not faults" \
-	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres faults)
+PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not kafka and not postgres and not wheel and not faults" \
+	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres wheel faults)
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,7 +49,7 @@ test-browser: java $(READY) ## the dashboard in a real Chromium, which is instal
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 test-spark: java $(READY) ## files, rows of the driver and scalars, compared with Spark value by value
-	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres faults) $(ARGS)
+	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres wheel faults) $(ARGS)
 
 test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
 	@$(BIN)/python -m pytest -m "faults and not cluster" $(WORKERS) $(ARGS)
@@ -62,6 +62,9 @@ test-kafka: java $(READY) ## streams from a real broker on loopback, which Maven
 
 test-postgres: java $(READY) ## results upserted into a real PostgreSQL server on loopback (Debian's package postgresql)
 	@$(BIN)/python -m pytest tests/postgres $(ARGS)
+
+test-wheel: java $(READY) ## builds the wheel, installs it into fresh environments and runs the README's first example there
+	@$(BIN)/python -m pytest tests/wheel $(ARGS)
 
 bench: java $(BENCH)/.ready ## every workload against every bar, about an hour; CSV in benchmarks/results
 	@$(BENCH)/bin/python -m benchmarks.run $(ARGS)
@@ -106,6 +109,9 @@ audit: ## known vulnerabilities of all pinned packages; says so if the advisorie
 format: $(READY) ## rewrite the code as the formatter wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+notebook: $(READY) ## execute the tutorial notebook and store its outputs
+	@$(BIN)/python -m tests.notebook.execution
 
 venv: $(READY) ## make the virtual environment from the lock, if it is missing or out of date
 

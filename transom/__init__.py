@@ -8,12 +8,14 @@ from transom.errors import (
     BatchError,
     CheckpointError,
     CostError,
+    MissingPackage,
     SettingError,
     SQLError,
     StateError,
     TransomError,
     WriteError,
 )
+from transom.extras import extra_needed
 from transom.plan.limits import Limits
 from transom.version import __version__
 
@@ -28,6 +30,7 @@ __all__ = [
     "CostError",
     "Engine",
     "Limits",
+    "MissingPackage",
     "SQLError",
     "SettingError",
     "StateError",
@@ -41,17 +44,19 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """`Engine` is imported when it is first asked for: the rest of the package needs no Spark. Neither do
-    `connect` and `serving`, but they need HTTP."""
+    `connect` and `serving`, but they need the packages of the extras client and server."""
     if name == "Engine":
         from transom.runtime.engine import Engine
 
         return Engine
     if name == "connect":
-        from transom.client.connection import connect
+        with extra_needed("transom.connect"):
+            from transom.client.connection import connect
 
         return connect
     if name == "serving":
-        from transom.web_service import serving
+        with extra_needed("transom.serving"):
+            from transom.web_service import serving
 
         return serving
     raise AttributeError(f"module 'transom' has no attribute {name!r}")

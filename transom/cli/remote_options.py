@@ -292,4 +292,58 @@ def push(
         remote_commands.push_files(connection, stream, files or ["-"], wait)
 
 
-COMMANDS = (ps, register, edit, rename, describe, pause, resume, drop, tail, prod, lookup, export, push)
+QueryFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="a folder of .sql files, with one query in each")
+]
+FolderTag = Annotated[
+    str | None,
+    typer.Option(
+        "--tag",
+        metavar="TAG",
+        help="the tag of the queries that the folder manages (default: folder: and the folder's name)",
+    ),
+]
+
+
+def plan(
+    folder: QueryFolder,
+    tag: FolderTag = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="also list queries that are not in the folder as dropped")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the changes as JSON")] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Print what a folder of .sql files would change on a running server. Nothing is changed.
+
+    The exit code is 3 if something would change, and 0 if nothing would.
+    """
+    from transom.cli import folder_commands, remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        folder_commands.print_changes(connection, folder, tag, prune, as_json)
+
+
+def apply(
+    folder: QueryFolder,
+    tag: FolderTag = None,
+    prune: Annotated[bool, typer.Option("--prune", help="drop queries that are not in the folder")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="make the changes without asking")] = False,
+    server: ServerUrl = DEFAULT_URL,
+    token_file: TokenFile = None,
+) -> None:
+    """Register, edit and describe queries of a running server as the .sql files of a folder have them.
+
+    Only queries with the folder's tag are changed. The changes are printed first.
+    """
+    from transom.cli import folder_commands, remote_commands
+
+    with remote_commands.connected(server, token_file) as connection:
+        folder_commands.apply_folder(connection, folder, tag, prune, yes)
+
+
+COMMANDS = (
+    *(ps, register, edit, rename, describe, pause, resume, drop, tail, prod, lookup, export, push),
+    *(plan, apply),
+)

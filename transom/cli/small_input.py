@@ -90,9 +90,7 @@ def check_before_start(pipeline: Pipeline) -> None:
     A checkpoint may have views and queries that those of the file need. Thousands of queries would take longer than
     Spark to start.
     """
-    checkpoint = pipeline.engine.get("checkpoint")
-    is_new = checkpoint is None or ("://" not in checkpoint and not local_path(checkpoint).exists())
-    if not is_new or len(pipeline.queries) > MAX_CHECKED_QUERIES:
+    if not _has_new_checkpoint(pipeline) or len(pipeline.queries) > MAX_CHECKED_QUERIES:
         return
     settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
     log = logging.getLogger("transom")
@@ -103,6 +101,21 @@ def check_before_start(pipeline: Pipeline) -> None:
         log.disabled = was_disabled
     if engine is not None:
         engine.stop()
+
+
+def check_without_spark(pipeline: Pipeline) -> None:
+    """The same for a pipeline that is not started, also if it runs on the local backend."""
+    if pipeline.engine.get("backend", "spark") == "spark":
+        check_before_start(pipeline)
+    elif _has_new_checkpoint(pipeline):
+        settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
+        with planning_engine(replace(pipeline, engine=settings)):
+            pass
+
+
+def _has_new_checkpoint(pipeline: Pipeline) -> bool:
+    checkpoint = pipeline.engine.get("checkpoint")
+    return checkpoint is None or ("://" not in checkpoint and not local_path(checkpoint).exists())
 
 
 def _has_known_columns(source: Settings) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.api.conventions import END_CURSOR
+from transom.api.data_frames import ResultFrames
 from transom.api.errors import NotFound
 from transom.api.formats import ExportFormat, ResultKind
 from transom.api.parameters import with_parameters
@@ -26,7 +27,7 @@ LONG_POLL_SECONDS = 25.0  # how long the server may hold a request while there i
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0  # seconds between attempts to reconnect; each pause doubles
 
 
-class RemoteQuery:
+class RemoteQuery(ResultFrames):
     """A registered query, with the methods of a local engine's handle."""
 
     def __init__(self, http: HttpClient, info: QueryStatus):
@@ -205,8 +206,7 @@ class RemoteQuery:
         With `dry_run` nothing changes.
         """
         body = {"sql": with_parameters(sql, parameters)}
-        path = f"{self._path}?dry_run=true" if dry_run else self._path
-        edited = self._http.record(EditedQuery, "PUT", path, body)
+        edited = self._http.record(EditedQuery, "PUT", self._path, body, dry_run="true" if dry_run else None)
         self.info = edited.query
         return edited
 

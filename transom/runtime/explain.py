@@ -13,6 +13,7 @@ from transom.errors import SettingError, SQLError, near_miss
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import Explained, Explanation, gather, mermaid, plan_text, query_text
 from transom.runtime.loop import BatchLoop
+from transom.runtime.notebook import PlanText
 from transom.runtime.registry import Executable
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all, relation_of, views_read
@@ -35,13 +36,16 @@ def explain_query(loop: BatchLoop, name: str, format: str, verbose: bool) -> str
     """How one query is computed, and what it shares with which queries."""
     _check(format)
     plan = explanation(loop)
-    return query_text(plan, name, verbose) if format == "text" else _shown(plan.only(name), format, verbose)
+    only = plan.only(name)
+    if format == "text":
+        return PlanText.of(query_text(plan, name, verbose), only)
+    return _shown(only, format, verbose)
 
 
 def _shown(plan: Explanation, format: str, verbose: bool) -> str:
     if format == "json":
         return plan.json()
-    return mermaid(plan, verbose) if format == "mermaid" else plan_text(plan, verbose)
+    return mermaid(plan, verbose) if format == "mermaid" else PlanText.of(plan_text(plan, verbose), plan)
 
 
 def _check(format: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.data_frames import ResultFrames
 from transom.api.parameters import with_parameters
 from transom.elements import ClockKind, Tune
 from transom.errors import SettingError, StateError, TransomError
@@ -27,7 +28,7 @@ from transom.runtime.explain import explain_query
 from transom.runtime.late_windows import late_windows
 from transom.runtime.lookups import Lookups, window_length
 from transom.runtime.loop import BatchLoop
-from transom.runtime.notebook import SHOWN_ROWS, html_table, text_block, titled
+from transom.runtime.notebook import SHOWN_ROWS, html_table, result_chart, text_block, titled
 from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
 from transom.runtime.query_changes import EditOutcome, QueryChanges
@@ -50,7 +51,7 @@ class EngineParts:
     wake: Callable[[], None]  # look for batches now
 
 
-class QueryHandle:
+class QueryHandle(ResultFrames):
     """A registered query."""
 
     def __init__(self, parts: EngineParts, name: str, text: str, query: Query | None = None):
@@ -61,14 +62,16 @@ class QueryHandle:
         return f"<query {self.name}: {textwrap.shorten(self.text, 100, placeholder=' ...')}>"
 
     def _repr_html_(self) -> str:
-        """The query in a notebook: its text, its state and its newest results."""
+        """The query in a notebook: its text, its state, a chart and its newest results."""
         with suppress(TransomError):
             table = self.results()
             newest = table.slice(max(0, table.num_rows - SHOWN_ROWS))
             state = self.suspended or ("paused" if self.paused else f"{table.num_rows:,} results")
             rows = zip(*(column.to_pylist() for column in newest.columns), strict=True)
             shown = html_table(newest.column_names, rows) if newest.num_rows else ""
-            return titled(f"query {self.name}: {state}", text_block(self.text), shown)
+            query = self._bound()[0]
+            chart = "" if query is None else result_chart(table, query)
+            return titled(f"query {self.name}: {state}", text_block(self.text), chart, shown)
         return titled(f"query {self.name}", text_block(self.text))
 
     def drop(self) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
+from html import escape
 from operator import add
 from typing import Any
 
@@ -23,7 +24,9 @@ from transom.plan.explain.text_parts import counted, queries_text, readable
 from transom.plan.families import family_kind
 from transom.results.query_boundary import open_windows
 from transom.runtime.batch_report import BatchReport
+from transom.runtime.inline_charts import parts_bar
 from transom.runtime.loop import BatchLoop
+from transom.runtime.notebook import html_table, titled
 from transom.runtime.registry import Registry
 from transom.runtime.summary_status import PreferenceProgress, queries_of, summary_infos
 from transom.state.promising import Coverage
@@ -38,6 +41,7 @@ _PROBLEM_TEXTS = {
     Problem.NEW_COLUMN: "new columns",
     Problem.REWRITTEN: "rewritten files",
 }
+_ROW_FATES = ("counted", "unwanted", "late", "rejected", "sidelined", "shed")
 MOST_SHOWN = 3  # ranges of time held open, and queries with late rows
 
 
@@ -111,8 +115,7 @@ class StreamProgress:
         shown = [
             f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unwanted", "late", "rejected")
         ]
-        mark = self.watermark
-        shown.append(f"watermark {'none' if mark is None else self._shown(mark)}")
+        shown.append(f"watermark {_watermark_text(self)}")
         shown.append(f"open windows {self.open_windows:,}")
         if self.sidelined and self.sidelined_since is not None:
             held = ", ".join(
@@ -131,6 +134,10 @@ class StreamProgress:
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "sharing": self.sharing.as_dict(), "file_problems": dict(self.file_problems)}
+
+
+def _watermark_text(stream: StreamProgress) -> str:
+    return "none" if stream.watermark is None else stream._shown(stream.watermark)
 
 
 @dataclass(frozen=True)
@@ -314,6 +321,29 @@ class Progress:
         if self.promising.summaries:
             lines.append(f"  {self.promising}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The progress in a notebook: where the time of the last batch went, and the fate of each stream's rows."""
+        streams = [
+            (name, f"{stream.rows:,}", _watermark_text(stream), f"{stream.open_windows:,}")
+            for name, stream in self.streams.items()
+        ]
+        fates = [
+            f"<p>rows of {escape(name)}</p>"
+            + parts_bar({fate: getattr(stream, fate) for fate in _ROW_FATES}, f"rows of {name}")
+            for name, stream in self.streams.items()
+            if stream.rows
+        ]
+        return titled(
+            f"batch {self.batch_id}: {self.batch_seconds:.3f} s, {queries_text(self.queries)}, "
+            f"{len(self.suspended):,} suspended, state {self.state_bytes:,} bytes",
+            parts_bar(
+                {name.replace("_", " "): round(seconds, 6) for name, seconds in self.spent.items()},
+                "seconds of the last batch",
+            ),
+            html_table(["stream", "rows", "watermark", "open windows"], streams),
+            *fates,
+        )
 
     def _most_late(self) -> list[tuple[str, int]]:
         """The queries that missed most rows."""

@@ -15,8 +15,9 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transom.durations import format_instant
@@ -25,6 +26,28 @@ from transom.storage.file_store import Store
 from transom.storage.write_errors import writable
 
 _DIRECTORY = "lease"
+
+
+@dataclass(frozen=True)
+class LeaseHolder:
+    """The engine that has a lease."""
+
+    host: str
+    process: int
+    since: int  # microseconds since 1970
+
+    @property
+    def is_alive(self) -> bool | None:
+        """Whether its process runs; None if it is on another machine."""
+        if self.host != socket.gethostname():
+            return None
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # of another user
+            return True
+        return True
 
 
 class Lease:
@@ -60,9 +83,8 @@ class Lease:
             return (
                 "its lease is gone; stop this engine, and start one on a checkpoint that nothing else changes"
             )
-        holder = json.loads(self._store.read(_file(highest)))
-        since = format_instant(holder["since"])
-        return f"process {holder['process']} on {holder['host']}, at {since}; this one stops"
+        holder = _read_holder(self._store, highest)
+        return f"process {holder.process} on {holder.host}, at {format_instant(holder.since)}; this one stops"
 
     def _numbers(self) -> list[int]:
         if self._lock is not None:
@@ -72,7 +94,7 @@ class Lease:
                 names = []
         else:
             names = self._store.list(_DIRECTORY)
-        return sorted(int(name[:10]) for name in names if name.endswith(".json"))
+        return _lease_numbers(names)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -88,9 +110,23 @@ class Lease:
             os.close(descriptor)
 
 
+def lease_holder(store: Store) -> LeaseHolder | None:
+    """The engine that opened a checkpoint last; None if no engine has. Nothing is changed."""
+    numbers = _lease_numbers(store.list(_DIRECTORY))
+    return _read_holder(store, numbers[-1]) if numbers else None
+
+
+def _lease_numbers(names: Iterable[str]) -> list[int]:
+    return sorted(int(name[:10]) for name in names if name.endswith(".json"))
+
+
+def _read_holder(store: Store, number: int) -> LeaseHolder:
+    return LeaseHolder(**json.loads(store.read(_file(number))))
+
+
 def _file(number: int) -> str:
     return f"{_DIRECTORY}/{number:010d}.json"
 
 
 def _holder() -> dict[str, object]:
-    return {"host": socket.gethostname(), "process": os.getpid(), "since": time.time_ns() // 1000}
+    return asdict(LeaseHolder(socket.gethostname(), os.getpid(), time.time_ns() // 1000))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import posixpath
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from transom.backends.base import Frame
 from transom.errors import CheckpointError
@@ -45,6 +45,19 @@ def seal(store: Store, directory: str, under: str = "") -> int:
 def is_sealed(store: Store, directory: str) -> bool:
     """Whether a directory is complete."""
     return store.exists(f"{directory}/{SEAL}")
+
+
+def sealed_directories(store: Store, name: str) -> Iterator[str]:
+    """The sealed directories at and below a directory."""
+    try:
+        entries = store.list(name)
+    except NotADirectoryError:
+        return
+    if SEAL in entries:
+        yield name
+        return
+    for entry in entries:
+        yield from sealed_directories(store, f"{name}/{entry}")
 
 
 def sealed_files(store: Store, directory: str, under: Collection[str] = ()) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from transom.backends.spark.session import check_java
+from transom.backends.java import check_java
 from transom.errors import StateError
 
 HOST = "127.0.0.1"

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from pyspark.version import __version__ as spark_version
 
 from transom.backends.connection import FILE_FORMATS, Connection
+from transom.backends.connector_packages import DRIVERS, database_of, format_package
 from transom.backends.hidden_columns import SOURCE_PARTITION
 from transom.backends.secrets import with_secrets, without_secrets
 from transom.backends.spark.decoders import decoded
@@ -21,23 +22,6 @@ from transom.backends.spark.failures import failure_text
 from transom.backends.spark.types import schema_of
 from transom.errors import SettingError, near_miss
 
-_SCALA = "2.13"
-# The package of each format that Spark does not bring. A version of our own is left to the user.
-PACKAGES: Mapping[str, str] = {
-    "kafka": f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:{spark_version}",
-    "avro": f"org.apache.spark:spark-avro_{_SCALA}:{spark_version}",
-    "protobuf": f"org.apache.spark:spark-protobuf_{_SCALA}:{spark_version}",
-    "delta": f"io.delta:delta-spark_{_SCALA}:VERSION",
-    "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{'.'.join(spark_version.split('.')[:2])}_{_SCALA}:VERSION",
-}
-# The driver of each database, by the subprotocol of its URL.
-DRIVERS: Mapping[str, str] = {
-    "postgresql": "org.postgresql:postgresql:VERSION",
-    "mysql": "com.mysql:mysql-connector-j:VERSION",
-    "mariadb": "org.mariadb.jdbc:mariadb-java-client:VERSION",
-    "sqlserver": "com.microsoft.sqlserver:mssql-jdbc:VERSION",
-    "oracle": "com.oracle.database.jdbc:ojdbc11:VERSION",
-}
 DRIVER_CLASSES: Mapping[str, str] = {
     "postgresql": "org.postgresql.Driver",
     "mysql": "com.mysql.cj.jdbc.Driver",
@@ -140,9 +124,9 @@ def spark_options(format: str, options: Mapping[str, Any]) -> dict[str, str]:
     Without the option `driver`, Java finds only drivers that were there when it started, and none of `spark.jars`.
     """
     given = with_secrets(options)
-    found = re.match(r"jdbc:(\w+)", given.get("url", ""))
-    if format.lower() == "jdbc" and "driver" not in given and found and found[1] in DRIVER_CLASSES:
-        given["driver"] = DRIVER_CLASSES[found[1]]
+    database = database_of(given.get("url", ""))
+    if format.lower() == "jdbc" and "driver" not in given and database and database in DRIVER_CLASSES:
+        given["driver"] = DRIVER_CLASSES[database]
     return given
 
 
@@ -183,16 +167,16 @@ def check_options(format: str, options: Mapping[str, Any]) -> None:
 
 def missing_package(format: str) -> str | None:
     """What to do if the package of a format is missing; None if there is none that is known."""
-    package = PACKAGES.get(format.lower())
+    package = format_package(format, spark_version)
     return None if package is None else f"set spark.jars.packages to {package}"
 
 
 def driver_hint(url: str, text: str) -> str:
     """What to do if a message says that the driver of a database is missing."""
-    found = re.match(r"jdbc:(\w+)", url)
-    if found is None or not _NO_DRIVER.search(text) or found[1] not in DRIVERS:
+    database = database_of(url)
+    if database is None or database not in DRIVERS or not _NO_DRIVER.search(text):
         return ""
-    return f"; the driver of {found[1]} is missing: set spark.jars.packages to {DRIVERS[found[1]]}"
+    return f"; the driver of {database} is missing: set spark.jars.packages to {DRIVERS[database]}"
 
 
 def _lookup(spark: SparkSession, format: str) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from pyspark.version import __version__ as spark_version
 
 from transom.backends.connection import Decoder
+from transom.backends.connector_packages import format_package
 from transom.backends.expressions import quoted
 from transom.backends.hidden_columns import CORRUPT, SOURCE_PARTITION
 from transom.backends.secrets import option_texts
@@ -113,7 +114,7 @@ def _protobuf(rows: DataFrame, value: Column, decoder: Decoder, schema: str | No
 
 def _by_package(rows: DataFrame, format: str, column: Callable[[], Column]) -> DataFrame:
     """The rows with a decoded column, by a package that may be missing."""
-    package = f"org.apache.spark:spark-{format}_2.13:{spark_version}"
+    package = format_package(format, spark_version)
     try:
         rows = rows.withColumn(_DECODED, column())
     except (PySparkException, TypeError) as error:

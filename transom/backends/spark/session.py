@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
-import subprocess
 import sys
 import threading
 import zipfile
@@ -19,17 +17,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from transom.errors import SettingError, StateError
+from transom.backends.java import check_java
+from transom.errors import StateError
 from transom.storage.temporary import temporary_directory
 
-OLDEST_JAVA = 17
 ANSI = "spark.sql.ansi.enabled"
 UTC_NAMES = ("UTC", "Etc/UTC", "Z", "GMT")
-_INSTALL = """Spark runs on Java, version 17 or later. To install it:
-  Debian, Ubuntu   sudo apt install openjdk-17-jre-headless
-  macOS            brew install openjdk@17
-  Windows          winget install Microsoft.OpenJDK.17
-or set JAVA_HOME to the directory of one that is installed."""
 # Spark's own default profile greets on stderr before the log level can be set, and so does the gateway
 # unless its logger is named.
 _LOGGING = """status = error
@@ -113,31 +106,6 @@ def _temporary_directory() -> Path:
     path = temporary_directory()
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
-
-
-def check_java() -> None:
-    """Say what is missing, and how to get it, before Spark fails to start without Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if java is None:
-        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "no java on the PATH"
-        raise SettingError(f"Java is missing: {where}.\n{_INSTALL}")
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True)
-    version = java_version(answer.stderr + answer.stdout)
-    if answer.returncode != 0 or version is None:  # macOS has a java that only says there is none
-        raise SettingError(f"Java is missing: {java} does not run.\n{_INSTALL}")
-    if version < OLDEST_JAVA:
-        raise SettingError(f"Java is too old: {java} is version {version}.\n{_INSTALL}")
-
-
-def java_version(text: str) -> int | None:
-    """The major version in what `java -version` prints.
-
-    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
-    (17, 8)
-    """
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else None
 
 
 def ship(spark: SparkSession) -> None:
