@@ -265,6 +265,30 @@ def test_an_engine_writes_days(make_engine: EngineFactory, tmp_path: Path) -> No
 
 
 @pytest.mark.backends("local", "spark")
+def test_results_by_day_are_a_static_table_of_another_engine(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """The table is read again after its files were merged."""
+    backend = make_engine.backend
+    sink = by_day(backend, tmp_path / "out", merge_files=3)
+    sink.write(backend.frame(results(NIGHT, n=1)), 1, KEY)
+    with make_engine() as engine:
+        engine.table("days", str(tmp_path / "out/*/*.parquet"))
+        feed = engine.feed("bids", "n bigint, ts timestamp", time="ts")
+        query = engine.register(
+            "SELECT count(*) AS found FROM bids [RANGE 1 minute SLIDE 1 minute], days WHERE days.n = bids.n"
+        )
+        for batch in range(2, 7):
+            feed.push([(1, f"2024-02-01 12:0{batch}:00")])
+            engine.step()
+            sink.write(backend.frame(results(NIGHT, n=1)), batch, KEY)
+            engine.refresh("days")
+        engine.drain(close=True)
+        counted = [row["found"] for row in query.results().sort_by("window_end").to_pylist()]
+    assert counted == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.backends("local", "spark")
 @pytest.mark.parametrize(
     ("format", "options", "says"),
     [

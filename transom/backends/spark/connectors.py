@@ -22,13 +22,16 @@ from transom.backends.spark.types import schema_of
 from transom.errors import SettingError, near_miss
 
 _SCALA = "2.13"
+_RELEASE = ".".join(
+    spark_version.split(".")[:2]
+)  # packages that use Spark's internal classes are for one release
 # The package of each format that Spark does not bring. A version of our own is left to the user.
 PACKAGES: Mapping[str, str] = {
     "kafka": f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:{spark_version}",
     "avro": f"org.apache.spark:spark-avro_{_SCALA}:{spark_version}",
     "protobuf": f"org.apache.spark:spark-protobuf_{_SCALA}:{spark_version}",
-    "delta": f"io.delta:delta-spark_{_SCALA}:VERSION",
-    "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{'.'.join(spark_version.split('.')[:2])}_{_SCALA}:VERSION",
+    "delta": f"io.delta:delta-spark_{_RELEASE}_{_SCALA}:VERSION",
+    "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-{_RELEASE}_{_SCALA}:VERSION",
 }
 # The driver of each database, by the subprotocol of its URL.
 DRIVERS: Mapping[str, str] = {
