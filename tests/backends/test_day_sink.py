@@ -15,6 +15,7 @@ import pytest
 
 import transom
 from tests.engine_factory import EngineFactory
+from transom.backends import day_sink
 from transom.backends.base import Backend, ResultKey, Sink
 from transom.backends.day_sink import DayFile, files_to_merge
 from transom.errors import BatchError, SettingError
@@ -174,6 +175,36 @@ def test_a_checkpoint_that_is_older_than_merged_files_is_refused(backend: Backen
         BatchError, match="batches up to 2, and batch 2 comes after them: the checkpoint is older"
     ):
         sink.write(backend.frame(results(NIGHT, n=2)), 2, KEY)
+
+
+def test_files_are_on_disk_before_they_replace_others(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge deletes files only when the merged file and the plan of the merge are on disk."""
+    synced: list[str] = []
+    monkeypatch.setattr(day_sink, "sync_paths", lambda paths: synced.extend(map(str, paths)))
+    events: list[tuple[str, list[str]]] = []
+    sink, out = by_day(backend, tmp_path / "out", merge_files=2), tmp_path / "out"
+    sink.sync = True
+    arm(lambda point: events.append((point, [place.removeprefix(f"{out}/") for place in synced])))
+    try:
+        for batch in (1, 2, 3):
+            synced.clear()
+            sink.write(backend.frame(results(NIGHT, n=batch)), batch, KEY)
+    finally:
+        arm(None)
+    assert [point for point, _ in events[-7:]] == [
+        *("sink.create", "sink.rename", "sink.renamed"),
+        *("merge.create", "merge.begin", "merge.rename", "merge.renamed"),
+    ]
+    places = dict(events[-7:])
+    assert len(places["sink.rename"]) == 1  # the batch's file, under a name that readers skip
+    placed = ["day=2024-01-01/part-0-3-3.parquet", "day=2024-01-01", str(out)]
+    assert places["merge.create"][1:] == placed
+    merged, plan, *directories = places["merge.begin"][4:]
+    assert merged.startswith("_unfinished/") and plan.startswith("_unfinished/")
+    assert directories == ["_unfinished", str(out)]
+    assert places["merge.renamed"][8:] == ["day=2024-01-01"]
 
 
 class Killed(BaseException):

@@ -208,6 +208,22 @@ def test_spans_are_sent_to_where_the_environment_says(
     ]
 
 
+def test_an_engine_does_not_wait_for_a_collector_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered, began = threading.Event(), threading.Event()
+
+    class StuckProvider(TracerProvider):
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            began.set()
+            return answered.wait()
+
+    monkeypatch.setattr(batch_traces, "STOP_SECONDS", 0.05)
+    batch_traces.BatchTraces(StuckProvider(), "local", is_owner=True).stop()
+    assert began.wait(60) and not answered.is_set()
+    answered.set()
+
+
 @pytest.mark.parametrize(
     "missing", ["opentelemetry", "opentelemetry.exporter.otlp.proto.http.trace_exporter"]
 )

@@ -7,6 +7,7 @@ ended, from the seconds that its report has anyway. So traces cost nothing while
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from transom.runtime.batch_report import BatchFailure, BatchReport
 from transom.version import __version__
 
 BATCH_SPAN = "transom.batch"
+STOP_SECONDS = 2.0  # that an engine that stops waits for its last spans
 _SECOND = 1_000_000_000  # in nanoseconds
 _INSTALL = "install it: pip install 'transom[otel]'"
 
@@ -72,9 +74,14 @@ class BatchTraces:
         span.end(end)
 
     def stop(self) -> None:
-        """Send what waits to be sent; a provider of the program is left to the program."""
+        """Send what waits to be sent; a provider of the program is left to the program.
+
+        An engine does not wait long for a collector that can't be reached.
+        """
         if self._is_owner:
-            self._provider.force_flush()
+            sender = threading.Thread(target=self._provider.force_flush, name="transom traces", daemon=True)
+            sender.start()
+            sender.join(STOP_SECONDS)
 
     def _attributes(self, batch_id: int, stream: str | None) -> dict[str, Any]:
         of_stream = {} if stream is None else {"transom.stream": stream}
