@@ -153,18 +153,27 @@ def test_files_with_other_columns_are_merged_apart(backend: Backend, tmp_path: P
 def test_files_that_a_user_deletes_or_damages_do_not_stop_the_stream(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sink, day = by_day(backend, tmp_path / "out", merge_files=3), tmp_path / "out" / "day=2024-01-01"
+    sink, out = by_day(backend, tmp_path / "out", merge_files=3), tmp_path / "out"
+    first, second = out / "day=2024-01-01", out / "day=2024-01-02"
     for batch in (1, 2, 3):
         sink.write(backend.frame(results(NIGHT, n=batch)), batch, KEY)
-    (day / "part-0-1-1.parquet").unlink()
+    (first / "part-0-1-1.parquet").unlink()
+    sink.write(backend.frame(results(NIGHT, n=4)), 4, KEY)
+    assert content(out) == {first.name: [2, 3, 4]} and len(files_of(first)) == 2
+    (first / "part-0-4-4.parquet").write_bytes(b"damaged")
+    for batch in (5, 6):
+        sink.write(backend.frame(results(NIGHT, NIGHT + timedelta(days=1), n=batch)), batch, KEY)
     with caplog.at_level(logging.WARNING):
-        sink.write(backend.frame(results(NIGHT, n=4)), 4, KEY)
-    assert "can't be merged" in caplog.text
-    sink.write(backend.frame(results(NIGHT, n=5)), 5, KEY)
-    assert content(tmp_path / "out") == {day.name: [2, 3, 4, 5]} and len(files_of(day)) == 2
-    (day / "part-0-5-5.parquet").write_bytes(b"damaged")
-    sink.write(backend.frame(results(NIGHT + timedelta(days=1), n=6)), 6, KEY)
-    assert (day / "part-0-5-5.parquet").read_bytes() == b"damaged"
+        sink.write(backend.frame(results(NIGHT + timedelta(days=2), n=7)), 7, KEY)
+    assert "part-0-4-4.parquet can't be merged with others" in caplog.text
+    assert [file.name for file in files_of(first)] == ["part-0-4-4.parquet", "part-2-2-6.parquet"]
+    assert [file.name for file in files_of(second)] == [
+        "part-1-5-6.parquet"
+    ]  # other days are merged all the same
+    (first / "part-0-4-4.parquet").unlink()
+    for day in (1, 2, 3):
+        sink.write(backend.frame(results(NIGHT + timedelta(days=2 + day), n=7 + day)), 7 + day, KEY)
+    assert values(out) == [2, 3, 5, 5, 6, 6, 7, 8, 9, 10]
 
 
 def test_a_checkpoint_that_is_older_than_merged_files_is_refused(backend: Backend, tmp_path: Path) -> None:

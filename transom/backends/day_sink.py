@@ -223,21 +223,25 @@ class DaySink(Sink):
         for directory in directories:
             committed = [file for file in days[directory] if file.last < batch_id]
             chosen = files_to_merge(committed, self._limit, began and _newest([directory]) < newest)
-            try:
-                groups = self._by_schema(directory, chosen)
-            except (OSError, pa.ArrowException) as error:
-                log.warning("files of %s can't be merged: %s", self._at(directory), error)
-                self._days = None  # files may have been deleted: list them again
-                return
-            for schema, files in groups:
+            for schema, files in self._by_schema(days, directory, chosen):
                 self._merge(days, directory, schema, files)
 
-    def _by_schema(self, directory: str, files: Iterable[DayFile]) -> list[tuple[pa.Schema, list[DayFile]]]:
-        """Files with the same columns; an edited query may have others, and no file to merge with."""
+    def _by_schema(
+        self, days: dict[str, set[DayFile]], directory: str, files: Iterable[DayFile]
+    ) -> list[tuple[pa.Schema, list[DayFile]]]:
+        """Files with the same columns. Some have no file to merge with: the query was edited, or they are damaged."""
         groups: list[tuple[pa.Schema, list[DayFile]]] = []
         for file in files:
-            with self._fs.open_input_file(self._at(directory, file.name)) as source:
-                schema = pq.read_schema(source)
+            place = self._at(directory, file.name)
+            try:
+                with self._fs.open_input_file(place) as source:
+                    schema = pq.read_schema(source)
+            except FileNotFoundError:  # a user has deleted it
+                days[directory].discard(file)
+                continue
+            except (OSError, pa.ArrowException) as error:
+                log.warning("%s can't be merged with others: %s", place, error)
+                continue
             group = next((group for known, group in groups if known.equals(schema)), None)
             if group is None:
                 groups.append((schema, [file]))
