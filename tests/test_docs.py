@@ -14,6 +14,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from tests.engine_factory import EngineFactory
 from transom.cli.main import app
 from transom.cli.settings_table import KIND_TEXTS, SETTING_SECTIONS, markdown
 
@@ -61,6 +62,17 @@ def test_examples_of_input_print_what_the_document_shows(tmp_path: Path) -> None
     names: dict[str, Any] = {"directory": tmp_path}
     for _, code, expected in examples(ROOT / "docs/input.md"):
         assert run_python(code, names) == expected, code
+
+
+@pytest.mark.backends("local", "spark")
+def test_examples_of_lakes_print_what_the_document_shows(make_engine: EngineFactory, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"directory": tmp_path, "make_engine": make_engine}
+    shown = examples(ROOT / "docs/lake.md")
+    assert len(shown) == 3
+    for _, code, expected in shown:
+        assert (
+            run_python(code.replace('transom.Engine(backend="local")', "make_engine()"), names) == expected
+        ), code
 
 
 def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:

@@ -27,7 +27,7 @@ SHARED = Workload("files", at_once=True, batches=4)
 def comparable(outcome: dict[str, Any]) -> dict[str, Any]:
     """What does not depend on the backend: times in JSON have another form, and a stream has a batch more."""
     texts = {name: outcome[name] for name in ("subscribed", "results", "late", "rejected", "lookups")}
-    sinks = {"all": outcome["sink of all"], **outcome["sinks"]}
+    sinks = {"all": outcome["sink of all"], "days": outcome["sink by day"], **outcome["sinks"]}
     assert all(len(lines) == len(set(lines)) for lines in sinks.values()), "nothing is written twice"
     return {
         "texts": re.sub(r'"batch": "\d+", ', "", repr(texts)),

@@ -165,6 +165,7 @@ class _Run:
         for name in workload.queries(begun):
             self.register(name)
         self.engine.sink("parquet", str(place / "out" / "all"))
+        self.engine.sink("parquet", str(place / "out" / "days"), partition_by="day", merge_files=3)
 
     def begun(self) -> int:
         """The number of batches that were begun; one of rows comes after the other until all of them were."""
@@ -244,6 +245,7 @@ class _Run:
         return {
             "sinks": {name: sorted(self.written(name)) for name in SINKS},
             "sink of all": sorted(_finals("all", pq.read_table(self.place / "out" / "all").to_pylist())),
+            "sink by day": sorted(_finals("all", self.days())),
             "subscribed": sorted({line for lines in noted for line in lines}),
             "results": {
                 name: sorted(_finals(name, engine.query(name).results().to_pylist())) for name in living
@@ -262,6 +264,11 @@ class _Run:
             yield from _finals(
                 name, [{**json.loads(line), "batch": batch} for line in file.read_text().splitlines()]
             )
+
+    def days(self) -> list[dict[str, Any]]:
+        """The results that the sink by day has. The day is left out: some results have the day when they were made."""
+        rows: list[dict[str, Any]] = pq.read_table(self.place / "out" / "days", partitioning=None).to_pylist()
+        return rows
 
 
 def new_session(place: Path) -> Any:

@@ -188,6 +188,11 @@ class ResultKey:
     kind: str = "kind"  # the column that tells early results from final ones
     batch: str = "batch"  # the column with the batch
     condition: str = "true"  # which results have the key, in SQL
+    extent: tuple[str, str] | None = (
+        None  # the columns with the start and the end of a result, if it has a time
+    )
+    made: str = "made"  # the column that says when a result was made
+    day: str = "day"  # a name that no column has, for the day of a result
 
 
 NO_KEY = ResultKey(())

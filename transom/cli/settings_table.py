@@ -214,6 +214,13 @@ ENGINE = (
         "process_ends", "count", "how many processes end in a batch before a query is suspended for it", "8"
     ),
     Setting("sync", "flag", "whether a batch waits until its files are on disk", "true"),
+    Setting(
+        "traces",
+        "flag",
+        "whether each batch is a span of OpenTelemetry, sent to where its environment variables say; "
+        "needs `transom[otel]`",
+        "false",
+    ),
 )
 
 SERVER = (

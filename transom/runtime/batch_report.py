@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from transom.kernel.aggregate import Outcome
 from transom.results.result_rows import Results
@@ -13,6 +14,8 @@ from transom.sql.bound_query import BoundQuery
 from transom.state.state import Work
 
 log = logging.getLogger("transom")
+
+_Report = TypeVar("_Report")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,17 @@ class BatchReport:
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
     renamed: Sequence[tuple[str, str]] = ()  # queries that got another name with the batch: before and after
+
+
+@dataclass(frozen=True)
+class BatchFailure:
+    """A batch that failed: it is not committed, and runs again when the engine is started again."""
+
+    batch_id: int
+    stream: str | None
+    seconds: float
+    error: str  # the class of the error
+    reason: str  # its text, without secrets
 
 
 class Stopwatch:
@@ -50,8 +64,8 @@ class Stopwatch:
         self.spent[name], self._last = now - self._last, now
 
 
-def notify(followers: Iterable[Callable[[BatchReport], None]], report: BatchReport) -> None:
-    """Call followers with a batch that is committed; an exception in one is logged."""
+def notify(followers: Iterable[Callable[[_Report], None]], report: _Report) -> None:
+    """Call followers with a batch that is committed, or has failed; an exception in one is logged."""
     for follower in list(followers):
         try:
             follower(report)

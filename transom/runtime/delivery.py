@@ -16,7 +16,7 @@ from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import StoredResults, fixed_frame
 from transom.runtime.fixed_schema import NESTED_FORMATS, fixed_rows
 from transom.runtime.loop import BatchLoop
-from transom.sql.query import Query
+from transom.sql.query import Query, free_name
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
@@ -24,7 +24,9 @@ log = logging.getLogger("transom")
 FIXED_KEY = ResultKey(
     ("query", "window_from", "window_to", "keys"),
     condition="window_from < window_to",  # of a query without a window, both are its time or null
+    extent=("window_start", "window_end"),
 )
+_OF_RESULTS = ("batch=", "day=", "transom_day=")  # how directories of file sinks begin
 Subscriber = Callable[[pa.Table], None]
 
 
@@ -55,7 +57,7 @@ class Delivery:
         if any(other.path == path for _, other in self._sinks):
             raise SettingError(f"another sink writes to {path} already")
         try:
-            has_batches = any(name.startswith("batch=") for name in Store(path).list())
+            has_batches = any(name.startswith(_OF_RESULTS) for name in Store(path).list())
         except NotADirectoryError:
             raise SettingError(f"a sink needs a directory, and {path} is a file") from None
         if has_batches and not self.loop.continues:
@@ -120,14 +122,17 @@ class Delivery:
 def _key_of(report: BatchReport, name: str, rows: Frame) -> ResultKey:
     """What identifies a query's results."""
     query, columns = report.queries[name], list(rows.columns)
+    day = free_name("day", {column.casefold() for column in columns})
     if not isinstance(query, Query):
-        return ResultKey((), name, batch=columns[-len(ANSWER_SYSTEM_COLUMNS)])
+        batch, made, *_ = columns[-len(ANSWER_SYSTEM_COLUMNS) :]
+        return ResultKey((), name, batch=batch, made=made, day=day)
     if query.is_row_query:
-        kind, batch, _ = columns[-len(ROW_SYSTEM_COLUMNS) :]
-        return ResultKey((), name, kind, batch)
-    kind, *_, batch, _, _ = columns[-len(SYSTEM_COLUMNS) :]
+        kind, batch, made = columns[-len(ROW_SYSTEM_COLUMNS) :]
+        return ResultKey((), name, kind, batch, extent=(columns[0], columns[0]), made=made, day=day)
+    kind, *_, batch, made, _ = columns[-len(SYSTEM_COLUMNS) :]
     keys = [column for column, is_key in query.selected if is_key]
-    return ResultKey((*columns[:2], *keys), name, kind, batch)
+    start, end = columns[:2]
+    return ResultKey((start, end, *keys), name, kind, batch, extent=(start, end), made=made, day=day)
 
 
 def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:

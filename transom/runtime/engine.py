@@ -39,6 +39,7 @@ from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
 from transom.plan.query_cost import check_summary
 from transom.runtime.batch_report import BatchReport
+from transom.runtime.batch_traces import BatchTraces
 from transom.runtime.checkpoint_status import CheckpointStatus, checkpoint_status
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_queries, explain_text
@@ -101,7 +102,8 @@ class Engine:
     program adds its own behind `transom.plan.passes.PASSES`. `sync` is whether a batch waits until its files are
     on disk: without it a batch is faster, and a power failure (but no killed process) can damage the last ones.
     `batch_deadline` is the time that a batch, a prod or a lookup may take before it is cancelled, and the query
-    that is the cause is suspended; None: any.
+    that is the cause is suspended; None: any. `traces` is whether each batch is a span of OpenTelemetry (True), or
+    the tracer provider for these spans.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Engine:
         max_failures: int = 3,
         sync: bool = True,
         batch_deadline: str | int | None = None,
+        traces: Any = False,
     ):
         planner = Planner(sharing_strategy(strategy, fragments, state, limits), passes)
         self._backend = choose_backend(backend, spark, limits)
@@ -134,6 +137,10 @@ class Engine:
         if batch_deadline is not None:
             self._loop.deadline = parse_duration(batch_deadline) / 1e6
         self._loop.followers.append(functools.partial(log_batch, self._loop))
+        self._traces = BatchTraces.of(traces, self._backend.name) if traces else None
+        if self._traces is not None:
+            self._loop.followers.append(self._traces.committed)
+            self._loop.failure_followers.append(self._traces.failed)
         self._runner = Runner(self._loop, parse_duration(poll) / 1e6)
         in_batches = isinstance(retention, int)
         kept = parse_duration(retention) if isinstance(retention, str) else retention
@@ -656,6 +663,8 @@ class Engine:
         self._tables.stop_refreshing()
         self._runner.stop()
         self._backend.stop()
+        if self._traces is not None:
+            self._traces.stop()
 
     @property
     def overdue(self) -> float | None:

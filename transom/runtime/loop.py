@@ -36,7 +36,7 @@ from transom.results.derived_input import DerivedInput, prods_of_derived, with_d
 from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
 from transom.runtime.batch_effects import BatchEffects
-from transom.runtime.batch_report import BatchReport, Stopwatch, notify
+from transom.runtime.batch_report import BatchFailure, BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
 from transom.runtime.executor_state import ExecutorState
@@ -114,6 +114,7 @@ class BatchLoop:
         ] = {}  # by identity: windows that prods reported since the last batch
         self.listeners: list[Callable[[BatchReport], None]] = []  # called before a batch is committed
         self.followers: list[Callable[[BatchReport], None]] = []  # called afterwards
+        self.failure_followers: list[Callable[[BatchFailure], None]] = []  # called when a batch has failed
         last = self.log.last()
         self.state, record = last if last else (State(), CommitRecord(backend.name, naive=naive))
         record.check_settings(naive, backend.name)
@@ -356,8 +357,16 @@ class BatchLoop:
         if self.batch_thread is not None:
             raise StateError("a subscriber can't start a batch while another one is being processed")
         self.batch_thread, self.batch_began = threading.current_thread(), time.monotonic()
+        began = self.batch_began
         try:
             self._process(intent, frame)
+        except Exception as error:
+            if self.failure_followers:
+                reason = self.backend.error_text(error)
+                seconds = time.monotonic() - began
+                failure = BatchFailure(intent.batch_id, intent.stream, seconds, type(error).__name__, reason)
+                notify(self.failure_followers, failure)
+            raise
         finally:
             self.batch_thread = self.batch_began = None
 

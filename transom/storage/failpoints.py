@@ -1,7 +1,7 @@
 """Failpoints: named moments around every write, at which a test ends the process or lets the write fail.
 
 A failpoint costs one comparison unless a test arms it. Its name is the part of the checkpoint that is written, or
-`sink`, and a moment:
+`sink` or `merge` (of a sink's files), and a moment:
 
     create, rename, renamed     a file is about to be written, is written under another name, has its name
     write, written              the backend is about to write Parquet files, has written them
@@ -25,6 +25,7 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
     "late": (*_FILE, *_PARQUET, *_DELETION),
     "lease": (*_FILE, *_DELETION),
     "log": (*_FILE, *_DELETION),
+    "merge": ("create", "begin", "rename", "renamed"),
     "prods": (*_FILE, *_DELETION),
     "rejected": (*_FILE, *_PARQUET, *_DELETION),
     "results": (*_FILE, *_DELETION),

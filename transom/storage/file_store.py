@@ -43,18 +43,10 @@ class Store:
             nullcontext  # of the lease, if there is one
         )
         self._unsynced: dict[str, None] = {}  # files and directories that `flush` brings to disk
-        text = str(uri)
-        try:
-            if "://" in text and not text.startswith("file://"):
-                self._fs, self._root = fs.FileSystem.from_uri(text)
-                self.uri = text.rstrip("/")
-            else:
-                local = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
-                self._fs, self._root = fs.LocalFileSystem(), str(Path(local).expanduser().absolute())
-                self.uri = f"file://{self._root}"  # not escaped: Hadoop reads an address as it is
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise SettingError(f"no place to store files: {text}: {error}") from error
+        self._fs, self._root = file_system(uri)
         self._is_local = isinstance(self._fs, fs.LocalFileSystem)
+        # Not escaped: Hadoop reads an address as it is.
+        self.uri = f"file://{self._root}" if self._is_local else str(uri).rstrip("/")
 
     @classmethod
     def temporary(cls) -> Store:
@@ -229,6 +221,18 @@ class Store:
         if name.startswith("/") or ".." in name.split("/"):
             raise SettingError(f"not a name inside the store: {name}")
         return posixpath.join(self._root, name) if name else self._root
+
+
+def file_system(uri: str | Path) -> tuple[fs.FileSystem, str]:
+    """The file system of a local path or a URI, and the path as it knows it."""
+    text = str(uri)
+    try:
+        if "://" in text and not text.startswith("file://"):
+            return fs.FileSystem.from_uri(text)
+        local = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
+        return fs.LocalFileSystem(), str(Path(local).expanduser().absolute())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise SettingError(f"no place to store files: {text}: {error}") from error
 
 
 def sync_paths(paths: Sequence[str]) -> None:

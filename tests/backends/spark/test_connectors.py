@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.version import __version__ as spark_version
 
 import transom
 from tests.engine_factory import EngineFactory, on_spark
+from transom.backends.spark.failures import failure_text, is_external_failure
 from transom.errors import BackendLimitError, SettingError
 
 pytestmark = on_spark("formats and options are Spark's")
@@ -40,9 +42,21 @@ def test_a_stream_by_its_format(make_engine: EngineFactory) -> None:
         assert {(row["k"], row["n"]) for row in first} == {(0, 5), (1, 5), (2, 5)}
 
 
+def test_a_package_for_another_release_of_spark_is_said_and_is_no_querys_fault(
+    make_engine: EngineFactory,
+) -> None:
+    jvm = make_engine.session._jvm
+    missing = jvm.java.lang.NoSuchMethodError("'void org.apache.spark.sql.execution.LogicalRDD.<init>()'")
+    with pytest.raises(Py4JJavaError) as raised:
+        jvm.java.util.concurrent.CompletableFuture.failedFuture(missing).get()
+    text = f"a package was built for another release of Spark than {spark_version}: 'void org.apache.spark"
+    assert failure_text(raised.value).startswith(text)
+    assert is_external_failure(raised.value)
+
+
 STREAMS = [
     ({"format": "kafka"}, f"no package for kafka: set spark.jars.packages to {KAFKA}"),
-    ({"format": "delta", "source": "/lake"}, "no package for delta: .*io.delta:delta-spark_2.13:VERSION"),
+    ({"format": "delta", "source": "/lake"}, "no package for delta: .*io.delta:delta-spark_4.3_2.13:VERSION"),
     ({"format": "kafak"}, "no reader for kafak; did you mean kafka"),
     (
         {"format": "rate", "options": {"rowsPerSeconds": 5}},

@@ -19,10 +19,12 @@ from transom.backends.base import (
     Backend,
     Frame,
     ShippedPlan,
+    Sink,
     StreamingInput,
     Task,
     error_chain,
 )
+from transom.backends.day_sink import day_sink
 from transom.backends.local.files import LocalFiles
 from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
@@ -111,8 +113,8 @@ class LocalBackend(Backend):
 
     # --- output ---
 
-    def sink(self, format: str, options: Mapping[str, Any]) -> LocalSink:
-        return LocalSink(format, options)
+    def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
+        return day_sink(format, options) or LocalSink(format, options)
 
     def stop(self) -> None:
         self.scalars.stop()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.backends.base import Sink
 from transom.backends.local.backend import LocalBackend
-from transom.backends.local.sinks import LocalSink
 from transom.backends.scalar_placement import ScalarPlacement
 from transom.columns.types import Columns
 from transom.errors import SettingError, SQLError, near_miss
@@ -44,7 +44,7 @@ class PlanningBackend(LocalBackend):
         # Where the two differ in type, Spark evaluates the expression. That is not known here, and rare.
         self._placement = ScalarPlacement(self.scalars, self._types, in_utc=True)
 
-    def sink(self, format: str, options: Mapping[str, Any]) -> LocalSink:
+    def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
         name = format.lower()
         if name not in SPARK_WRITERS and (hint := near_miss(name, SPARK_WRITERS)):
             raise SettingError(f"Spark has no writer for {name}{hint}")

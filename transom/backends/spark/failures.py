@@ -8,6 +8,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.version import __version__ as spark_version
 
 from transom.backends.base import MAX_ERROR_TEXT, error_chain
 from transom.backends.spark.scalars import short_message
@@ -24,7 +25,14 @@ _READ_FAILURE = re.compile(
     r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE|FileNotFoundException|\bat org\.apache\.(?:parquet|orc)\."
 )
 _WORKER_ENDED = "Python worker exited unexpectedly"
-_EXTERNAL = ("java.io.IOException", "java.io.UncheckedIOException")  # the disk, the network, a file
+_OTHER_RELEASE = (
+    "java.lang.IncompatibleClassChangeError",
+)  # a method or an interface is not as it was compiled
+_EXTERNAL = (
+    "java.io.IOException",  # the disk, the network, a file
+    "java.io.UncheckedIOException",
+    *_OTHER_RELEASE,
+)
 
 
 def failure_text(error: BaseException) -> str:
@@ -43,6 +51,8 @@ def failure_text(error: BaseException) -> str:
     if "Traceback (most recent call last):" in text:  # of a Python worker: the last line says what it is
         lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
         text = lines[-1]
+    if any(_is_a(cause, _OTHER_RELEASE) for cause in causes):
+        text = f"a package was built for another release of Spark than {spark_version}: {text}"
     text = short_message(ValueError(_STACK.sub("", text)))
     return _EXCEPTION.sub("", text)[:MAX_ERROR_TEXT] or type(error).__name__
 
