@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -30,12 +31,38 @@ class SampleEstimate:
 
 
 @dataclass(frozen=True)
-class EvenSample:
-    """The drawn tuples that are in the window: the batch of each, and how many of how many that batch drew."""
+class Strata:
+    """The batches that a sample is drawn from, in order, and how many of how many tuples each drew."""
 
     batch_id: Ints
     drawn: Ints
     total: Ints
+
+
+@dataclass(frozen=True)
+class EvenSample:
+    """The drawn tuples that are in the window: the batch of each, and how many of how many that batch drew.
+
+    A domain of a sample has some of its tuples, and knows the `whole` sample's strata. How many tuples of its kind
+    there are is an estimate, even if all that were drawn are of its kind.
+    """
+
+    batch_id: Ints
+    drawn: Ints
+    total: Ints
+    whole: Strata | None = None
+
+    def domain(self, rows: Ints) -> EvenSample:
+        """The part of a sample whose tuples are of one kind, such as those of a group."""
+        return EvenSample(self.batch_id[rows], self.drawn[rows], self.total[rows], self.strata)
+
+    @cached_property
+    def strata(self) -> Strata:
+        """The batches of the whole sample."""
+        if self.whole is not None:
+            return self.whole
+        batch_id, first = np.unique(self.batch_id, return_index=True)
+        return Strata(batch_id, self.drawn[first], self.total[first])
 
     def within_window(self, cut: Mapping[int, int]) -> EvenSample:
         """The sample, given how many tuples of the batches that are cut by the window's start are in the window.
@@ -55,7 +82,7 @@ class EvenSample:
     @property
     def is_complete(self) -> bool:
         """Whether every tuple was drawn."""
-        return bool((self.drawn >= self.total).all())
+        return bool((self.strata.drawn >= self.strata.total).all())
 
     @property
     def weights(self) -> Floats:
@@ -69,8 +96,9 @@ class EvenSample:
         """
         made = self._total(chosen.astype(np.float64))
         error = self._error(chosen.astype(np.float64))
-        _, first = np.unique(self.batch_id, return_index=True)
-        whole = float(self.total[first].sum())
+        whole = float(self.strata.total.sum())
+        if error == 0 and self.whole is not None:
+            return self._count_of_whole_strata(made.value or 0.0, chosen)
         if error == 0 and made.value is not None:  # all tuples of the batches were counted
             counted = float(round(made.value))
             return SampleEstimate(counted, counted, counted)
@@ -83,6 +111,18 @@ class EvenSample:
         low, high = ((middle + side * away) / (1 + z**2 / size) * whole for side in (-1, 1))
         return SampleEstimate(made.value, max(low, float(chosen.sum())), high)
 
+    def _count_of_whole_strata(self, value: float, chosen: Mask) -> SampleEstimate:
+        """The number of the tuples of a kind, if each batch drew either nothing else or nothing of it.
+
+        Other tuples may not have been drawn: Wilson's bound for each batch.
+        """
+        strata = self.strata
+        is_full = np.isin(strata.batch_id, self.batch_id[chosen])
+        unsure = np.where(strata.drawn < strata.total, self._quantile**2, 0)
+        doubt = strata.total * unsure / (strata.drawn + unsure)
+        low = max(value - float(doubt[is_full].sum()), float(chosen.sum()))
+        return SampleEstimate(float(round(value)), low, value + float(doubt[~is_full].sum()))
+
     def sum(self, values: Floats, chosen: Mask) -> SampleEstimate:
         """The sum of the values that a mask chooses."""
         return self._total(np.where(chosen, values, 0.0)) if chosen.any() else SampleEstimate(None)
@@ -94,7 +134,12 @@ class EvenSample:
         weights = self.weights * chosen
         mean = float((weights * np.where(chosen, values, 0.0)).sum() / weights.sum())
         error = self._error(np.where(chosen, values - mean, 0.0))
-        return self._bounded(mean, None if error is None else error / float(weights.sum()))
+        if error is None:
+            return SampleEstimate(mean)
+        # The mean is of the chosen tuples, which may be few: the deviations from it have one degree of freedom less.
+        size = int(chosen.sum())
+        error *= math.sqrt(size / max(size - 1, 1)) / float(weights.sum())
+        return self._bounded(mean, error, self._quantile_of(size))
 
     def median(self, values: Floats, chosen: Mask) -> SampleEstimate:
         """The median of the values that a mask chooses; its bounds are quantiles (Woodruff, 1952)."""
@@ -117,17 +162,18 @@ class EvenSample:
     def _total(self, amounts: Floats) -> SampleEstimate:
         return self._bounded(float((self.weights * amounts).sum()), self._error(amounts))
 
-    def _bounded(self, value: float, error: float | None) -> SampleEstimate:
+    def _bounded(self, value: float, error: float | None, quantile: float | None = None) -> SampleEstimate:
         if error is None or not math.isfinite(error):
             return SampleEstimate(value)
-        away = self._quantile * error
+        away = (self._quantile if quantile is None else quantile) * error
         return SampleEstimate(value, value - away, value + away)
 
     def _error(self, amounts: Floats) -> float | None:
         """The standard error of the total of some amounts; None if no batch drew two tuples of an incomplete draw."""
-        _, first, stratum = np.unique(self.batch_id, return_index=True, return_inverse=True)
-        drawn, total = self.drawn[first].astype(np.float64), self.total[first].astype(np.float64)
-        sums, squares = (np.bincount(stratum, numbers) for numbers in (amounts, amounts**2))
+        strata = self.strata
+        stratum, size = np.searchsorted(strata.batch_id, self.batch_id), len(strata.batch_id)
+        drawn, total = strata.drawn.astype(np.float64), strata.total.astype(np.float64)
+        sums, squares = (np.bincount(stratum, numbers, size) for numbers in (amounts, amounts**2))
         spread = np.maximum(squares - sums**2 / drawn, 0)
         known = drawn > 1
         if not known.any():
@@ -138,8 +184,12 @@ class EvenSample:
 
     @property
     def _quantile(self) -> float:
-        _, first = np.unique(self.batch_id, return_index=True)
-        return student_quantile((1 + CONFIDENCE) / 2, int((self.drawn[first] - 1).sum()))
+        return student_quantile((1 + CONFIDENCE) / 2, int((self.strata.drawn - 1).sum()))
+
+    def _quantile_of(self, size: int) -> float:
+        """The quantile for a mean of some of the drawn tuples."""
+        freedom = min(int((self.strata.drawn - 1).sum()), size - 1)
+        return student_quantile((1 + CONFIDENCE) / 2, freedom)
 
     def estimate(self, function: str, values: Floats | None, chosen: Mask) -> SampleEstimate:
         """The estimate of an aggregate function; without values, of the number of tuples."""

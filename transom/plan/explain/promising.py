@@ -72,6 +72,8 @@ class PreferencePlan:
     budget: str | None
     sides: tuple[SidePlan, ...]
     rest: str | None  # the condition on pairs besides the equality
+    keys: tuple[str, ...]  # of GROUP BY
+    combined: bool  # whether its aggregates over a join are computed without pairs
     pending: bool
     regions: int  # deferred
     probes_left: int  # in these
@@ -147,7 +149,7 @@ def preference_plans(
         done = (query_state or PreferenceState(())).coverage
         yield PreferencePlan(
             name,
-            "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
+            "aggregates" if query.figures else "join" if len(query.sides) == 2 else "selection",
             query.preference.order,
             promise_text(query.promise, streams=len(query.sides) > 1),
             query.preference.fade,
@@ -155,6 +157,8 @@ def preference_plans(
             _budget(query.preference),
             tuple(map(_side, query.sides)),
             query.rest,
+            tuple(key.scalar.sql for key in query.keys),
+            query.is_combined,
             query_state is None,
             sum(map(len, pending)),
             sum(int(regions.left.sum()) for regions in pending),

@@ -34,6 +34,7 @@ class FromItem:
     is_membership: bool = False  # of a semi or anti join: only its condition reads its columns
     is_closed: bool = False  # its condition was read, so its columns can't be read any more
     shown: str = ""  # its name in errors
+    occurrence: int = 0  # how many relations before it in FROM are the same
 
     def __post_init__(self) -> None:
         self.shown = self.shown or self.alias
@@ -100,6 +101,7 @@ class Scope:
         relation, table = self._relation(node)
         self._admit(node, relation, table)
         source = FromItem(node.alias or node.name, relation, node, table)
+        source.occurrence = sum(other.relation.name == relation.name for other in self.sources)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
         if source.alias.casefold() in self.parsed.inlined:
