@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transom.promising.key_matches import permuted
-from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
+from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample, GroupedSample
 
 SEEDS = 2_000
 
@@ -49,7 +49,8 @@ def test_a_complete_sample_is_exact() -> None:
     sample = EvenSample(np.zeros(4, np.int64), np.full(4, 4), np.full(4, 4))
     values, every = np.array([1.0, 2.0, 3.0, 10.0]), np.ones(4, bool)
     assert [sample.estimate(name, values, every).value for name in ESTIMATED_FUNCTIONS] == [4, 16, 4, 2.5]
-    assert sample.sum(values, every).low == sample.sum(values, every).high == 16
+    total = sample.estimate("sum", values, every)
+    assert total.low == total.high == 16
 
 
 def test_a_sample_of_one_tuple_has_no_bounds() -> None:
@@ -78,9 +79,9 @@ def test_intervals_of_a_group_contain_the_truth_95_times_in_a_hundred(function: 
         batch = np.repeat([0, 1], 250)
         drawn = np.concatenate([part[place] for part, place in zip(values, places, strict=True)])
         kinds = np.concatenate([part[place] for part, place in zip(groups, places, strict=True)])
-        rows = np.flatnonzero(kinds == group)
-        sample = EvenSample(batch, np.full(500, 250), sizes[batch]).domain(rows)
-        made = sample.estimate(function, drawn[rows], np.ones(len(rows), bool))
+        sample = EvenSample(batch, np.full(500, 250), sizes[batch])
+        grouped = GroupedSample(sample, kinds, 3, counts_all=False)
+        made = grouped.estimates(function, drawn, np.ones(500, bool)).at(group)
         assert made.value is not None and made.low is not None and made.high is not None
         hits += made.low <= exact <= made.high
         estimates.append(made.value)
@@ -90,9 +91,14 @@ def test_intervals_of_a_group_contain_the_truth_95_times_in_a_hundred(function: 
 
 def test_the_count_of_a_group_is_an_estimate_even_if_nothing_else_was_drawn() -> None:
     sample = EvenSample(np.zeros(20, np.int64), np.full(20, 20), np.full(20, 400))
-    made = sample.domain(np.arange(20)).count(np.ones(20, bool))
+    every = np.ones(20, bool)
+    made = (
+        GroupedSample(sample, np.zeros(20, np.int64), 1, counts_all=False)
+        .estimates("count", None, every)
+        .at(0)
+    )
     assert (made.value, made.high) == (400, 400) and made.low is not None and 300 < made.low < 380
-    certain = sample.count(np.ones(20, bool))
+    certain = sample.estimate("count", None, every)
     assert certain.low == certain.high == 400
 
 

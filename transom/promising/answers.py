@@ -143,7 +143,7 @@ def presented_figures(
     columns |= dict(zip((figure.name for figure in query.figures), figures.values, strict=True))
     items = [columns[name] for name, _ in query.selected]
     if query.samples:
-        items += [pa.array(bound, pa.float64()) for bounds in figures.bounds for bound in bounds]
+        items += [bound for bounds in figures.bounds for bound in bounds]
     behind = pa.array(figures.rows, BEHIND[1])
     return presented(query, [*items, behind], len(figures.rows), moment, coverage)
 

@@ -18,7 +18,7 @@ from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import as_numbers, column_name
 from transom.promising.found_tuples import TupleReading, selected_rows, truth_of
 from transom.promising.probes import Draws
-from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
+from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample, GroupedSample
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import Figure, PreferenceQuery
 from transom.sql.query import Scalar
@@ -35,7 +35,7 @@ class FigureColumns:
     keys: Sequence[pa.Array]
     values: Sequence[pa.Array]
     rows: Ints
-    bounds: Sequence[tuple[Sequence[float | None], Sequence[float | None]]] = ()
+    bounds: Sequence[tuple[pa.Array, pa.Array]] = ()
 
 
 # --- what is kept -----------------------------------------------------------------------------
@@ -179,9 +179,9 @@ def aggregated(
     if not query.samples:
         return FigureColumns(keys, values, rows)
     bounds = []
-    samples = _samples(query, selected, groups, size, cut or {})
+    sample = _grouped_sample(query, selected, groups, size, cut or {})
     for place, (figure, column) in enumerate(zip(query.figures, columns, strict=True)):
-        values[place], low, high = _estimates(figure, column, values[place], samples)
+        values[place], low, high = _estimates(figure, column, values[place], sample)
         bounds.append((low, high))
     return FigureColumns(keys, values, rows, bounds)
 
@@ -197,7 +197,8 @@ def _of_nothing(query: PreferenceQuery) -> FigureColumns:
     values = [
         pa.array([aggregate_function(figure.function).empty] * size, figure.type) for figure in query.figures
     ]
-    bounds = [([None] * size, [None] * size) for _ in query.figures] if query.samples else []
+    unknown = pa.nulls(size, pa.float64())
+    bounds = [(unknown, unknown) for _ in query.figures] if query.samples else []
     keys = [pa.array([], key.scalar.type) for key in query.keys]
     return FigureColumns(keys, values, np.zeros(size, np.int64), bounds)
 
@@ -215,57 +216,36 @@ def _figure(figure: Figure, column: pa.Array | None, groups: Groups, size: int) 
 # --- estimates --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _GroupSample:
-    """A group of a sample: its rows among the selected ones."""
-
-    rows: Ints
-    sample: EvenSample | None
-
-
-def _samples(
+def _grouped_sample(
     query: PreferenceQuery, selected: pa.Table, groups: Groups, size: int, cut: Mapping[int, int]
-) -> list[_GroupSample]:
-    """The part of a sample that each group has."""
-    order = np.argsort(groups.codes, kind="stable")
-    bounds = np.searchsorted(groups.codes[order], np.arange(size + 1))
-    parts = [order[bounds[number] : bounds[number + 1]] for number in range(size)]
+) -> GroupedSample | None:
+    """The sample with the group of each tuple; None if no tuple was drawn."""
     if not selected.num_rows:
-        return [_GroupSample(rows, None) for rows in parts]
+        return None
     numbers = (selected[name].to_numpy() for name in (BATCH, DRAWN, TOTAL))
-    whole = EvenSample(*numbers).within_window(cut)
-    if not query.keys and query.rest is None:
-        return [_GroupSample(order, whole)]
-    return [_GroupSample(rows, whole.domain(rows)) for rows in parts]
+    counts_all = not query.keys and query.rest is None
+    return GroupedSample(EvenSample(*numbers).within_window(cut), groups.codes, size, counts_all)
 
 
 def _estimates(
-    figure: Figure, column: pa.Array | None, exact: pa.Array, samples: Sequence[_GroupSample]
-) -> tuple[pa.Array, list[float | None], list[float | None]]:
+    figure: Figure, column: pa.Array | None, exact: pa.Array, sample: GroupedSample | None
+) -> tuple[pa.Array, pa.Array, pa.Array]:
     """The estimates of an aggregate for all tuples of each group, and their bounds."""
     counts = figure.argument is None or figure.function == "count"
     is_number = column is not None and _is_number(column.type)
-    size = len(samples)
-    if not counts and not (is_number and figure.function in ESTIMATED_FUNCTIONS):
-        return exact, [None] * size, [None] * size
-    is_valid = None if column is None else truth_of(column.is_valid())
+    if sample is None or not (counts or (is_number and figure.function in ESTIMATED_FUNCTIONS)):
+        unknown = pa.nulls(len(exact), pa.float64())
+        return exact, unknown, unknown
+    if sample.sample.is_complete:
+        bounds = exact.cast(pa.float64(), safe=False)
+        return exact, bounds, bounds
+    chosen = np.ones(len(sample.codes), bool) if column is None else truth_of(column.is_valid())
     numbers = as_numbers(column) if column is not None and is_number else None
-    values = exact.to_pylist()
-    lows: list[float | None] = [None] * size
-    highs: list[float | None] = [None] * size
-    for place, part in enumerate(samples):
-        if part.sample is None:
-            continue
-        if part.sample.is_complete:
-            value = values[place]
-            lows[place] = highs[place] = None if value is None else float(str(value))
-            continue
-        chosen = np.ones(len(part.rows), bool) if is_valid is None else is_valid[part.rows]
-        given = None if numbers is None else numbers[part.rows]
-        estimate = part.sample.estimate(figure.function, given, chosen)
-        values[place] = _of_type(estimate.value, figure.type)
-        lows[place], highs[place] = estimate.low, estimate.high
-    return pa.array(values, figure.type), lows, highs
+    made = sample.estimates(figure.function, numbers, chosen)
+    values, low, high = (pa.array(part, mask=np.isnan(part)) for part in (made.value, made.low, made.high))
+    if not pa.types.is_floating(figure.type):
+        values = pa.array([_of_type(value, figure.type) for value in values.to_pylist()], figure.type)
+    return values.cast(figure.type), low, high
 
 
 def _is_number(kind: pa.DataType) -> bool:
