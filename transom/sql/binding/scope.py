@@ -152,7 +152,10 @@ class Scope:
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
-            self.parsed.fail(f"{name} has WITH PREFERENCE: no query can read its results", place)
+            self.parsed.fail(
+                f"{name} has WITH PREFERENCE: no query can read its results; it can have GROUP BY itself",
+                place,
+            )
         if name.casefold() in {view.casefold() for view in self.catalog.views}:
             self.parsed.fail(f"{name} is a view; a query WITH PREFERENCE reads streams only", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
