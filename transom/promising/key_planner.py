@@ -113,7 +113,7 @@ class KeyPlanner:
             if ranking is None:
                 order = BatchOrder(even_places(tuples, self.batch_id), np.ones(len(tuples)))
             else:
-                worth = self._value_promises(query, arrival)
+                worth = self.value_promises(query, arrival)
                 keys = arrival.values.key
                 ranked = keys[np.lexsort((keys, -worth))]
                 known = BatchRanking(self.batch_id, ranking, arrival.low, ranked)
@@ -215,8 +215,8 @@ class KeyPlanner:
         worth = _promised(query, arrival, lambda leaf: counts[leaf.stream, leaf.occurrence], value)
         return worth / faded if preference.order == "asc" else worth * faded
 
-    def _value_promises(self, query: PreferenceQuery, arrival: BatchArrival) -> Floats:
-        """The promise of each value of a batch, for a selection with desc."""
+    def value_promises(self, query: PreferenceQuery, arrival: BatchArrival) -> Floats:
+        """The promise of each value of a batch, for a selection with desc or asc."""
         probing = self.state.summaries[query.sides[0].summary].representation
         total = self._total(query, probing, arrival)
         return _promised(query, arrival, lambda leaf: total, np.arange(len(arrival.values)))

@@ -130,6 +130,11 @@ class PreferenceQuery:
         """
         if len(self.sides) == 2 or self.preference.order != "desc":
             return None
+        return self.promise_in_window
+
+    @cached_property
+    def promise_in_window(self) -> str:
+        """A name of its promise and its window: selections with the same have the same promises."""
         return f"{promise_name(self.promise)} in {self.preference.window}"
 
     @property
