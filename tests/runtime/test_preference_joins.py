@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.engine_factory import EngineFactory
 from tests.runtime.preference_helpers import sale, stores
+from transom.promising.structure_review import ChosenStructure, StructureReview
 
 NUMBERED = (
     "SELECT a.price AS one, b.price AS other FROM store1 a, store2 b WHERE a.item = b.item "
@@ -125,4 +128,38 @@ def test_two_columns_of_a_stream_can_be_joined(make_engine: EngineFactory, tmp_p
         if a[2] == b[1] and a[3] < b[3] and (b[3] - a[3]).total_seconds() <= 60
     )
     assert Counter((row["question"], row["answer"]) for row in query.results().to_pylist()) == exact
+    engine.stop()
+
+
+@pytest.mark.parametrize("order", ["desc", "asc", "weighted"])
+def test_deferred_tuples_are_found_after_the_structure_of_their_summary_has_changed(
+    order: str, make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """With desc and weighted, a query defers one line for all values of a batch, which is in no bucket."""
+    engine, feeds = stores(make_engine, tmp_path, "AND STRUCTURE auto AND BUCKETS 8")
+    promising: Any = engine._loop.promising
+    limits = promising.review.limits
+    structures = cycle(["cells", "none", "time"])
+    promising.review = StructureReview(
+        replace(limits, first_review=1, longest_review=1),
+        choose=lambda *_: ChosenStructure(next(structures), "each in turn"),
+        is_judged=False,
+    )
+    selection = engine.register(
+        f"SELECT price FROM store1 WHERE item > 2 WITH PREFERENCE {order} SUMMARY.Estimate.Count(item) BUDGET 2 PROBES"
+    )
+    pairs = engine.register(f"{NUMBERED.format(order)} BUDGET 3 PROBES")
+    number, sold = 0, dict[int, list[Any]]({1: [], 2: []})
+    for batch in range(4):
+        for store, feed in feeds.items():
+            rows = [sale((number + i) % 6, batch, float(number + i)) for i in range(12)]
+            number += len(rows)
+            sold[store] += rows
+            feed.push(rows)
+            engine.step()
+    while engine.step():
+        pass
+    assert sorted(selection.results()["price"].to_pylist()) == sorted(row[1] for row in sold[1] if row[0] > 2)
+    exact = Counter((a[1], b[1]) for a in sold[1] for b in sold[2] if a[0] == b[0])
+    assert Counter((row["one"], row["other"]) for row in pairs.results().to_pylist()) == exact
     engine.stop()

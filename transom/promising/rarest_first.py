@@ -50,7 +50,8 @@ class RareTuples:
     tuples: KeptTuples
     rows: SelectedRows
     skipped: Ints  # of the batch
-    pending: list[Regions]
+    pending: Regions
+    bounds: Ints  # of each selection's pending regions
     lost: Floats
     missed: Ints
 
@@ -74,11 +75,10 @@ def take_rarest(
     taken = _taken(regions, owners, len(fresh), selections.limits)
     found = _found(selections, regions, owners, taken, new, len(fresh), summary, read)
     left = np.flatnonzero(regions.left > taken)
-    pending, lost, missed = _left(
-        selections, replace(regions, done=regions.done + taken).where(left), owners[left], size
-    )
+    pending = _left(selections, replace(regions, done=regions.done + taken).where(left), owners[left], size)
     skipped = np.bincount(new.owner, (regions.left - taken)[: len(fresh)], size).astype(np.int64)
-    return RareTuples(*_gathered(found, selections.names, size), skipped, pending, lost, missed)
+    tuples, chosen = _gathered(found, selections.names, size)
+    return RareTuples(tuples, chosen, skipped, *pending)
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class _Lines:
         keys = tuples.by_key.keys
         value = np.searchsorted(keys, tuples.key)
         code = selected.members * max(len(keys), 1) + value[selected.rows]
-        order = np.lexsort((selected.rows, tuples.time[selected.rows], code))
-        code = code[order]
+        # The tuples of a value are in one bucket, so their rows are in order of time.
+        code, rows = np.divmod(np.sort(code * max(len(tuples), 1) + selected.rows), max(len(tuples), 1))
         start = np.flatnonzero(np.diff(code, prepend=-1))
         count = np.diff(start, append=len(code))
         owner, number = np.divmod(code[start], max(len(keys), 1))
-        return cls(tuples, selected.rows[order], start, count, owner, number)
+        return cls(tuples, rows, start, count, owner, number)
 
     def next_rows(self, line: Ints, done: Ints, taken: Ints) -> Ints:
         """The next rows of some lines, one line after the other."""
@@ -230,7 +230,7 @@ def _gathered(
 
 def _left(
     selections: RareSelections, regions: Regions, owners: Ints, size: int
-) -> tuple[list[Regions], Floats, Ints]:
+) -> tuple[Regions, Ints, Floats, Ints]:
     """What each query has left, and the output and the tuples that it loses: out of reach, or too many regions."""
     gone = np.flatnonzero(~selections.is_reachable)
     deferred, mine = selections.deferred, selections.owners[gone]
@@ -238,12 +238,9 @@ def _left(
     missed = np.bincount(mine, deferred.left[gone], size).astype(np.int64)
     order = np.argsort(owners, kind="stable")
     regions, bounds = regions.where(order), np.searchsorted(owners[order], np.arange(size + 1))
-    pending = []
-    for place in range(size):
+    for place in np.flatnonzero(np.diff(bounds) > MAX_DEFERRED_REGIONS).tolist():
         own = regions.where(slice(bounds[place], bounds[place + 1]))
         best = own.most_likely(MAX_DEFERRED_REGIONS)
-        if best is not own:
-            lost[place] += float(own.expected_left.sum() - best.expected_left.sum())
-            missed[place] += int(own.left.sum() - best.left.sum())
-        pending.append(best)
-    return pending, lost, missed
+        lost[place] += float(own.expected_left.sum() - best.expected_left.sum())
+        missed[place] += int(own.left.sum() - best.left.sum())
+    return regions, bounds, lost, missed

@@ -223,8 +223,7 @@ def _rarest(
         by_key.read,
     )
     share = _Share(members, made.rows.counts + made.skipped, made.rows)
-    bounds = np.cumsum([0, *map(len, made.pending)])
-    pending = _Deferred(Regions.concatenated(made.pending), bounds, made.lost, made.missed)
+    pending = _Deferred(made.pending, made.bounds, made.lost, made.missed)
     return replace(selected, tuples=made.tuples), share, pending
 
 
