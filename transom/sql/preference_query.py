@@ -152,8 +152,8 @@ class PreferenceQuery:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams of its sides."""
-        return tuple(side.stream for side in self.sides)
+        """The streams of its sides, each once."""
+        return tuple(dict.fromkeys(side.stream for side in self.sides))
 
     @property
     def selected(self) -> tuple[tuple[str, bool], ...]:

@@ -9,7 +9,7 @@ from transom.elements import ClockKind, Preference, Summary
 from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
 from transom.promising.representation import Zones
-from transom.sql.preference_query import PreferenceQuery, Side
+from transom.sql.preference_query import PreferenceKey, PreferenceQuery, Side
 from transom.sql.promise import counts
 from transom.sql.query import Query
 from transom.state.promising import PreferenceState, PromisingState
@@ -157,7 +157,7 @@ def preference_plans(
             _budget(query.preference),
             tuple(map(_side, query.sides)),
             query.rest,
-            tuple(key.scalar.sql for key in query.keys),
+            tuple(_key(query, key) for key in query.keys),
             query.is_combined,
             query_state is None,
             sum(map(len, pending)),
@@ -174,6 +174,12 @@ def _side(side: Side) -> SidePlan:
     return SidePlan(
         side.stream, side.summary, where, None if side.guide is None else predicate_text(side.guide)
     )
+
+
+def _key(query: PreferenceQuery, key: PreferenceKey) -> str:
+    if len(query.sides) == 1 or key.side is None:
+        return key.scalar.sql
+    return f"{key.scalar.sql} of {query.sides[key.side].stream}"
 
 
 def _budget(preference: Preference) -> str | None:
