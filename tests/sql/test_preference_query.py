@@ -324,6 +324,7 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT item FROM store1 GROUP BY item {WANT}", "GROUP BY needs an aggregate in SELECT", "item"),
         (f"SELECT till, count(*) FROM store1 GROUP BY item {WANT}", "till is neither in GROUP BY nor in an aggregate", "till"),
         (f"SELECT item, count(*) FROM store1 GROUP BY 3 {WANT}", "GROUP BY position 3 is not in the SELECT list", "3"),
+        (f"SELECT item, count(*) FROM store1 GROUP BY {'9' * 5000} {WANT}", "is not in the SELECT list", "9" * 5000),
         (f"SELECT count(*) AS n FROM store1 GROUP BY n {WANT}", "GROUP BY can't have an aggregate", "count(*)"),
         (f"SELECT item, count(*) FROM store1 GROUP BY ROLLUP(item) {WANT}", "ROLLUP, CUBE and GROUPING SETS are not supported; register a query for each set of keys", "item"),
         (f"SELECT a.item, count(*) {JOIN} GROUP BY a.item HAVING count(*) > 1 {BOTH}", "HAVING is not supported WITH PREFERENCE; a window query over a join within a time bound can have it", "count(*) > 1"),

@@ -24,7 +24,7 @@ from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.preference_query import Figure, Output, PreferenceKey, PreferenceQuery, Side
 from transom.sql.query import Scalar
-from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.syntax.canonical import Printer, bare, quote, whole_number
 from transom.sql.syntax.parsed_query import Parsed
 
 
@@ -296,9 +296,9 @@ class _Reader:
         nodes = []
         for node in map(bare, group.expressions):
             if isinstance(node, exp.Literal) and not node.is_string:
-                if not node.name.isdigit() or not 1 <= int(node.name) <= len(items):
+                if not node.name.isdigit() or not 1 <= whole_number(node.name) <= len(items):
                     self.parsed.fail(f"GROUP BY position {node.name} is not in the SELECT list", node)
-                node = items[int(node.name) - 1].unalias()
+                node = items[whole_number(node.name) - 1].unalias()
             elif isinstance(node, exp.Column) and len(node.parts) == 1 and self.scope.find(node) is None:
                 node = aliases.get(node.name.casefold(), node)
             nodes.append(bare(node))
