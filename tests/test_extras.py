@@ -17,7 +17,11 @@ from transom.extras import EXTRA_OF, extra_needed, install_command
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Modules whose names differ from their packages'; py4j comes with pyspark.
-MODULES = {"prometheus-client": "prometheus_client"}
+MODULES = {
+    "prometheus-client": "prometheus_client",
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+}
 WITHOUT = """
 import importlib.abc, sys
 class Missing(importlib.abc.MetaPathFinder):

@@ -22,6 +22,7 @@ from tests.aggregates.laws import (
     zeros,
 )
 from transom.aggregates.accumulators import Accumulator, lift_where
+from transom.aggregates.repeated_values import lift_repeated
 from transom.aggregates.table import aggregate_function, aggregate_functions
 
 EVERY = [
@@ -132,3 +133,19 @@ def test_accumulators_compare_by_value(accumulator: Accumulator, kind: pa.DataTy
     again = [other for other, input in accumulators() if input == kind and other == accumulator]
     assert again == [accumulator]
     assert hash(again[0]) == hash(accumulator)
+
+
+@every
+def test_a_value_that_occurs_several_times_is_lifted_like_its_repetitions(
+    accumulator: Accumulator, kind: pa.DataType
+) -> None:
+    rng = random.Random(11)
+    for values in draws(kind):
+        times = [rng.randint(1, 4) for _ in values]
+        codes = np.array([rng.randrange(3) for _ in values], np.int64)
+        repeated = [value for value, count in zip(values, times, strict=True) for _ in range(count)]
+        lifted = accumulator.lift(array(repeated, kind), np.repeat(codes, times), 3)
+        once = lift_repeated(accumulator, array(values, kind), np.array(times, np.int64), codes, 3)
+        assert [state.type for state in once] == [state.type for state in lifted]
+        mine, theirs = ([state.to_pylist() for state in states] for states in (once, lifted))
+        assert alike(mine, theirs), (values, times, codes.tolist())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
+from transom.promising.key_matches import permuted
+from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample, GroupedSample
 
 SEEDS = 2_000
 
@@ -48,7 +49,8 @@ def test_a_complete_sample_is_exact() -> None:
     sample = EvenSample(np.zeros(4, np.int64), np.full(4, 4), np.full(4, 4))
     values, every = np.array([1.0, 2.0, 3.0, 10.0]), np.ones(4, bool)
     assert [sample.estimate(name, values, every).value for name in ESTIMATED_FUNCTIONS] == [4, 16, 4, 2.5]
-    assert sample.sum(values, every).low == sample.sum(values, every).high == 16
+    total = sample.estimate("sum", values, every)
+    assert total.low == total.high == 16
 
 
 def test_a_sample_of_one_tuple_has_no_bounds() -> None:
@@ -56,3 +58,54 @@ def test_a_sample_of_one_tuple_has_no_bounds() -> None:
     made = sample.estimate("sum", np.array([3.0]), np.ones(1, bool))
     assert (made.value, made.low, made.high) == (21.0, None, None)
     assert sample.estimate("avg", np.array([3.0]), np.zeros(1, bool)).value is None
+
+
+@pytest.mark.parametrize("function", ESTIMATED_FUNCTIONS)
+@pytest.mark.parametrize("group", [0, 2])
+def test_intervals_of_a_group_contain_the_truth_95_times_in_a_hundred(function: str, group: int) -> None:
+    """The samples are drawn by permutations of lines, as a join draws its pairs; the last group is a tenth."""
+    rng, hits, estimates = np.random.default_rng(3), 0, []
+    sizes = np.array([900, 1_400])
+    values = [rng.gamma(2.0, 2.0, size) for size in sizes.tolist()]
+    groups = [rng.choice(3, size, p=[0.6, 0.3, 0.1]) for size in sizes.tolist()]
+    whole = np.concatenate([part[kind == group] for part, kind in zip(values, groups, strict=True)])
+    exact = float({"count": len, "sum": np.sum, "avg": np.mean, "median": np.median}[function](whole))
+    seeds = 500
+    for seed in range(seeds):
+        places = [
+            permuted(np.arange(250), np.full(250, size), 2 * seed + number)
+            for number, size in enumerate(sizes.tolist())
+        ]
+        batch = np.repeat([0, 1], 250)
+        drawn = np.concatenate([part[place] for part, place in zip(values, places, strict=True)])
+        kinds = np.concatenate([part[place] for part, place in zip(groups, places, strict=True)])
+        sample = EvenSample(batch, np.full(500, 250), sizes[batch])
+        grouped = GroupedSample(sample, kinds, 3, counts_all=False)
+        made = grouped.estimates(function, drawn, np.ones(500, bool)).at(group)
+        assert made.value is not None and made.low is not None and made.high is not None
+        hits += made.low <= exact <= made.high
+        estimates.append(made.value)
+    assert 0.92 <= hits / seeds <= 0.98
+    assert np.mean(estimates) == pytest.approx(exact, rel=0.02)
+
+
+def test_the_count_of_a_group_is_an_estimate_even_if_nothing_else_was_drawn() -> None:
+    sample = EvenSample(np.zeros(20, np.int64), np.full(20, 20), np.full(20, 400))
+    every = np.ones(20, bool)
+    made = (
+        GroupedSample(sample, np.zeros(20, np.int64), 1, counts_all=False)
+        .estimates("count", None, every)
+        .at(0)
+    )
+    assert (made.value, made.high) == (400, 400) and made.low is not None and 300 < made.low < 380
+    certain = sample.estimate("count", None, every)
+    assert certain.low == certain.high == 400
+
+
+def test_a_permutation_of_a_line_has_each_place_once_and_no_pattern() -> None:
+    for length in (1, 2, 3, 17, 256, 1_000):
+        places = permuted(np.arange(length), np.full(length, length), seed=9)
+        assert sorted(places.tolist()) == list(range(length))
+    places = permuted(np.arange(1_000), np.full(1_000, 1_000), seed=9)
+    assert abs(np.corrcoef(places[:-1], places[1:])[0, 1]) < 0.1
+    assert abs(np.corrcoef(places, np.arange(1_000))[0, 1]) < 0.1

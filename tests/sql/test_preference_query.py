@@ -14,7 +14,7 @@ from tests.sql.trades_catalog import UTC, Rules
 from transom.elements import Preference, Summary
 from transom.errors import SQLError
 from transom.sql import PreferenceQuery, bind_preference_queries, bind_preference_query
-from transom.sql.preference_query import Figure, Output, Side
+from transom.sql.preference_query import Figure, Output, PreferenceKey, Side
 from transom.sql.promise import Arithmetic, Column, EstimatedCount
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Scalar, Truth
 
@@ -84,6 +84,82 @@ def test_mean_is_avg_and_a_constant_is_counted_like_a_row() -> None:
         ("avg", PRICE),
         ("count_rows", None),
     ]
+
+
+def test_aggregates_over_a_join_read_one_side_or_pairs() -> None:
+    bound = preference_query(
+        "SELECT count(*) AS n, a.item, sum(b.price) AS s, max(a.till * b.till) AS m, a.name = b.name AS same "
+        f"FROM store1 a, store2 b WHERE a.item = b.item GROUP BY a.item, same {BOTH}"
+    )
+    price = Scalar("`price`", pa.float64(), "price")
+    product = bound.figures[2].argument
+    assert bound.figures[:2] == (
+        Figure("n", "count_rows", None, pa.int64()),
+        Figure("s", "sum", price, pa.float64(), 1),
+    )
+    assert product is not None and (product.sql, bound.figures[2].side) == ("`0.till` * `1.till`", None)
+    assert bound.keys == (
+        PreferenceKey(ITEM, 0),
+        PreferenceKey(Scalar("`0.name` = `1.name`", pa.bool_()), None),
+    )
+    assert [(output.name, output.key) for output in bound.outputs] == [("item", 0), ("same", 1)]
+    assert bound.names == ("n", "item", "s", "m", "same")
+    assert bound.selected == (("n", False), ("item", True), ("s", False), ("m", False), ("same", True))
+    assert [side.columns for side in bound.sides] == [
+        ("item", "name", "till"),
+        ("item", "price", "name", "till"),
+    ]
+    assert not bound.is_combined
+
+
+COMBINED = {
+    "SELECT count(*) AS n {}": True,
+    "SELECT b.till, sum(a.price) AS s, max(b.price) AS m {} GROUP BY b.till": True,
+    "SELECT a.till + 1 AS t, b.name, avg(b.price) AS p {} AND a.price > 3 GROUP BY ALL": True,
+    "SELECT count(*) AS n {} AND a.price > b.price": False,
+    "SELECT sum(a.price * b.price) AS s {}": False,
+    "SELECT a.till = b.till AS t, count(*) AS n {} GROUP BY t": False,
+    "SELECT a.item {}": False,
+}
+
+
+@pytest.mark.parametrize("text", COMBINED)
+def test_aggregates_over_a_join_need_pairs_only_if_something_reads_both_sides(text: str) -> None:
+    assert preference_query(f"{text.format(JOIN)} {BOTH}").is_combined == COMBINED[text]
+
+
+SAMPLED = {
+    f"weighted {COUNT}(a.item) * {COUNT}(b.item)": True,
+    f"weighted {COUNT}(b.item) * {COUNT}(a.item)": True,
+    f"weighted {COUNT}(a.item)": False,
+    f"weighted {COUNT}(a.item) * {COUNT}(a.item)": False,
+    f"weighted {COUNT}(a.item) * {COUNT}(b.item) FADE FACTOR 0.5": False,
+    f"desc {COUNT}(a.item) * {COUNT}(b.item)": False,
+}
+
+
+@pytest.mark.parametrize("preference", SAMPLED)
+@pytest.mark.parametrize("other", ["store2", "store1"])
+def test_aggregates_over_pairs_are_estimates_if_all_pairs_promise_the_same(
+    preference: str, other: str
+) -> None:
+    over = f"FROM store1 a, {other} b WHERE a.item = b.item AND a.price < b.price"
+    assert (
+        preference_query(f"SELECT count(*) AS n {over} WITH PREFERENCE {preference}").samples
+        == SAMPLED[preference]
+    )
+
+
+def test_a_stream_that_is_joined_with_itself_is_counted_on_each_side() -> None:
+    bound = preference_query(f"SELECT a.item FROM store1 a, store1 b WHERE a.item = b.item {BOTH}")
+    assert bound.promise == Arithmetic(
+        "*", EstimatedCount("store1", "item", 0), EstimatedCount("store1", "item", 1)
+    )
+    assert bound.is_self_join and [bound.counted_as(side) for side in (0, 1)] == [
+        ("store1", 0),
+        ("store1", 1),
+    ]
+    assert [bound.meets_own_batch(side) for side in (0, 1)] == [True, False]
 
 
 GUIDES = {
@@ -245,14 +321,19 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT item, till AS ITEM FROM store1 {WANT}", "two columns of the result are called ITEM; give one another alias", "till AS ITEM"),
         (f"SELECT a.ts, b.ts {JOIN} {BOTH}", "two columns of the result are called ts; give one another alias", "b.ts"),
         (f"SELECT item {JOIN} {BOTH}", "item is ambiguous: a.item or b.item", "item"),
-        (f"SELECT item FROM store1 GROUP BY item {WANT}", "GROUP BY is not supported WITH PREFERENCE", "item"),
+        (f"SELECT item FROM store1 GROUP BY item {WANT}", "GROUP BY needs an aggregate in SELECT", "item"),
+        (f"SELECT till, count(*) FROM store1 GROUP BY item {WANT}", "till is neither in GROUP BY nor in an aggregate", "till"),
+        (f"SELECT item, count(*) FROM store1 GROUP BY 3 {WANT}", "GROUP BY position 3 is not in the SELECT list", "3"),
+        (f"SELECT item, count(*) FROM store1 GROUP BY {'9' * 5000} {WANT}", "is not in the SELECT list", "9" * 5000),
+        (f"SELECT count(*) AS n FROM store1 GROUP BY n {WANT}", "GROUP BY can't have an aggregate", "count(*)"),
+        (f"SELECT item, count(*) FROM store1 GROUP BY ROLLUP(item) {WANT}", "ROLLUP, CUBE and GROUPING SETS are not supported; register a query for each set of keys", "item"),
+        (f"SELECT a.item, count(*) {JOIN} GROUP BY a.item HAVING count(*) > 1 {BOTH}", "HAVING is not supported WITH PREFERENCE; a window query over a join within a time bound can have it", "count(*) > 1"),
         (f"SELECT item FROM store1 HAVING item > 5 {WANT}", "HAVING is not supported WITH PREFERENCE", "item > 5"),
         (f"SELECT item FROM store1 [RANGE 5 minutes SLIDE 1 minute] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '5 minutes' at its end", "[RANGE 5 minutes SLIDE 1 minute]"),
         (f"SELECT item FROM store1 [ROWS 5] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '1 minute' at its end", "[ROWS 5]"),
         (f"SELECT item FROM store1 ON OVERLOAD PREFER item {WANT}", "ON OVERLOAD PREFER is for window queries, and WITH PREFERENCE for others", "WITH"),
         (f"SELECT item FROM store1, goods {WANT}", "a query WITH PREFERENCE reads streams, and goods is a static table", "goods"),
         (f"SELECT item FROM per_item {WANT}", "a query WITH PREFERENCE reads streams, and per_item is a query", "per_item"),
-        (f"SELECT a.item FROM store1 a, store1 b WHERE a.item = b.item {BOTH}", "store1 can't be joined with itself WITH PREFERENCE", "store1 b"),
         (f"SELECT a.item FROM store1 a, store2 b, store3 c WHERE a.item = b.item {BOTH}", "a query WITH PREFERENCE reads one stream or joins two", "store3 c"),
         (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item {BOTH}", "LEFT JOIN is not supported WITH PREFERENCE", "store2 b"),
         (f"SELECT a.item FROM store1 a, store2 b {BOTH}", "no equality links b to a; a join WITH PREFERENCE has one between columns", "store2 b"),
@@ -276,12 +357,10 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         ("SELECT `an item` FROM `my-store` WITH PREFERENCE desc `an item`", "an item of my-store has no summary", "`my-store`"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * name", "a promise is a number, and name is string", "name"),
         (f"SELECT item FROM store1 WITH PREFERENCE {COUNT}(item) * spot.floor", "a promise can't use a field of a struct", "spot.floor"),
-        (f"SELECT item, sum(price) FROM store1 {WANT}", "select either columns or aggregates: GROUP BY is not supported WITH PREFERENCE", "sum(price)"),
+        (f"SELECT item, sum(price) FROM store1 {WANT}", "item is not in an aggregate; GROUP BY item makes groups of it", "item"),
         (f"SELECT sum(price) / count(*) FROM store1 {WANT}", "an expression over an aggregate is not supported WITH PREFERENCE", "sum(price) / count(*)"),
         (f"SELECT item FROM store1 WHERE sum(price) > 5 {WANT}", "an aggregate is not allowed in WHERE", "sum(price)"),
         (f"SELECT sum(max(price)) FROM store1 {WANT}", "an aggregate is not allowed in another aggregate", "max(price)"),
-        (f"SELECT sum(a.price) {JOIN} {BOTH}", "Store2 b ON a.item = b.item AND b.ts BETWEEN a.ts - INTERVAL 1 minute AND a.ts + INTERVAL 1 minute [RANGE", "sum(a.price)"),
-        (f"SELECT a.item, count(*) {JOIN} GROUP BY a.item {BOTH}", "a window query over a join within a time bound can have it", "a.item"),
         (f"SELECT a.item FROM store1 a LEFT ANTI JOIN store2 b ON a.item = b.item {BOTH}", "ANTI JOIN is not supported WITH PREFERENCE", "store2 b"),
         (f"SELECT sum(price) FILTER (WHERE till = 1) AS s FROM store1 {WANT}", "FILTER is not supported WITH PREFERENCE; put the condition in WHERE", "sum(price) FILTER (WHERE till = 1)"),
         (f"SELECT stddev(price) FROM store1 {WANT}", "the aggregates of a query WITH PREFERENCE are count, sum, avg, min, max and median, not stddev", "stddev(price)"),

@@ -171,11 +171,16 @@ def test_every_form_of_a_preference_can_be_written(clause: str) -> None:
 def test_the_queries_with_a_preference_can_be_registered() -> None:
     texts = re.findall(r"^- `(SELECT .*?)`", section("WITH PREFERENCE"), re.MULTILINE)
     bound = [preference_query(text) for text in texts]
-    assert [(len(one.sides), bool(one.figures)) for one in bound] == [(1, False), (1, True), (2, False)]
+    assert [(len(one.sides), bool(one.figures)) for one in bound] == [
+        (1, False),
+        (1, True),
+        (2, False),
+        (2, True),
+    ]
 
 
 def test_the_aggregates_of_a_preference_are_those_of_the_reference() -> None:
-    (listed,) = re.findall(r"or aggregates: (.*?) \(double", " ".join(section("WITH PREFERENCE").split()))
+    (listed,) = re.findall(r"The aggregates are (.*?) \(double", " ".join(section("WITH PREFERENCE").split()))
     names = dict.fromkeys(function.sql_name for function in preference_functions())
     assert re.findall(r"`(\w+)`", listed) == list(names)
 

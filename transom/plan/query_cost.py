@@ -119,6 +119,7 @@ def _estimates(query: BoundQuery) -> Iterator[Estimate]:
 def _(query: PreferenceQuery) -> Iterator[Estimate]:
     texts = [output.sql for output in query.outputs]
     texts += [figure.argument.sql for figure in query.figures if figure.argument is not None]
+    texts += [key.scalar.sql for key in query.keys]
     texts += [scalar.sql for side in query.sides for scalar in scalars_of(side.where)]
     texts += [] if query.rest is None else [query.rest]
     items = len(query.outputs) + len(query.figures)

@@ -1,30 +1,24 @@
-"""The results of preference queries: from the tuples that probes found to SELECT lists and aggregates."""
+"""The results of preference queries: from the tuples that probes found to the rows of SELECT lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from transom.aggregates.table import aggregate_function
 from transom.columns.arrays import Ints
 from transom.columns.table_columns import aggregate_column
 from transom.kernel.sheets import one_array
-from transom.promising.batch_tuples import as_numbers, column_name
-from transom.promising.found_tuples import TupleReading, selected_rows, truth_of
+from transom.promising.figures import FigureColumns, aggregated, cut_batches, selected_arguments
 from transom.promising.probes import Draws, Probe
-from transom.promising.representation import Representation
-from transom.promising.sample_estimates import ESTIMATED_FUNCTIONS, EvenSample
 from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
-from transom.sql.preference_query import Figure, PreferenceQuery
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import free_name
-from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
+from transom.state.promising import Coverage, PromisingState
 
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -35,8 +29,7 @@ ANSWER_SYSTEM_COLUMNS = (
     ("share", pa.float64()),
     ("skipped", pa.float64()),
 )
-BATCH, DRAWN, TOTAL = "batch", "drawn", "total"  # of the tuples of a sample
-BEHIND = ("rows", pa.int64())  # how many tuples an aggregate is over
+BEHIND = ("rows", pa.int64())  # how many tuples or pairs an aggregate is over
 EXPIRED = ("expired", pa.bool_())  # whether a selected tuple has left the window
 
 
@@ -48,9 +41,10 @@ def preference_schema(query: PreferenceQuery) -> pa.Schema:
     each tuple again, as `expired`, when it leaves the window. The aggregates of an even sample
     have bounds, named like those of early results.
     """
-    items = [(item.name, item.type) for item in query.outputs]
-    items += [(item.name, item.type) for item in query.figures]
-    taken = {name for name, _ in items}
+    types = {output.name: output.type for output in query.outputs}
+    types |= {figure.name: figure.type for figure in query.figures}
+    items = [(name, types[name]) for name, _ in query.selected]
+    taken = set(types)
     if query.samples:
         bounds = [
             (f"{item.name}_{bound}", pa.float64()) for item in query.figures for bound in ("low", "high")
@@ -88,14 +82,14 @@ def answer_query(
     coverage = Coverage(produced=rows, skipped=sum(skipped), left=sum(left))
     if query.figures:
         own = promising_state.queries[probes[0].name]
-        selected = _selected(
-            query, table, own, promising_state.summaries[query.sides[0].summary].representation, draws
-        )
+        summaries = [promising_state.summaries[side.summary] for side in query.sides]
+        selected = selected_arguments(query, table, own, summaries, scalars, draws)
         if not rows and probes[0].resumes:  # the last result still holds
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
-        summary = promising_state.summaries[query.sides[0].summary]
-        cut = cut_batches(query, own.since, summary) if query.samples else {}
-        return QueryAnswer(_aggregated(query, selected, cut, moment, coverage), rows, selected)
+        cut = cut_batches(query, own.since, summaries[0]) if query.samples else {}
+        return QueryAnswer(
+            presented_figures(query, aggregated(query, selected, cut), moment, coverage), rows, selected
+        )
     if query.expires:
         own = promising_state.queries[probes[0].name]
         high = promising_state.summaries[query.sides[0].summary].representation.high
@@ -139,6 +133,19 @@ def presented(
         for value, (_, kind) in zip(system, ANSWER_SYSTEM_COLUMNS, strict=True)
     ]
     return pa.Table.from_arrays([*columns, *constant], schema=preference_schema(query))
+
+
+def presented_figures(
+    query: PreferenceQuery, figures: FigureColumns, moment: Moment, coverage: Coverage
+) -> pa.Table:
+    """The rows of aggregates, one for each group, with the system columns about their batch."""
+    columns = {output.name: figures.keys[output.key] for output in query.outputs if output.key is not None}
+    columns |= dict(zip((figure.name for figure in query.figures), figures.values, strict=True))
+    items = [columns[name] for name, _ in query.selected]
+    if query.samples:
+        items += [bound for bounds in figures.bounds for bound in bounds]
+    behind = pa.array(figures.rows, BEHIND[1])
+    return presented(query, [*items, behind], len(figures.rows), moment, coverage)
 
 
 # --- selections with a window -----------------------------------------------------------------
@@ -213,154 +220,3 @@ def shown_together(
         for value, (_, kind) in zip((moment.batch_id, moment.made), ANSWER_SYSTEM_COLUMNS, strict=False)
     ]
     return pa.Table.from_arrays([*outputs, *constant, *coverage], schema=preference_schema(query))
-
-
-# --- aggregates -------------------------------------------------------------------------------
-
-
-def _selected(
-    query: PreferenceQuery,
-    table: pa.Table | None,
-    query_state: PreferenceState,
-    summary: Representation,
-    draws: Draws | None,
-) -> pa.Table | None:
-    """The tuples that an aggregate selected, now and before, that are still in its window.
-
-    Those of a sample have the number of their batch, and how many tuples of how many it drew.
-    """
-    selected = query_state.selected
-    if draws is not None and selected is not None:
-        selected = _with_draws(selected, draws)
-    if table is not None:
-        columns = {"time": table["0time"]}
-        for i, figure in enumerate(query.figures):
-            if figure.argument is not None:
-                columns[aggregate_column(i)] = table[f"0{column_name(figure.argument)}"]
-        new = pa.table(columns)
-        if draws is not None:
-            new = _drawn(new, table["0batch"].to_numpy(), draws, selected)
-        selected = new if selected is None else pa.concat_tables([selected, new], promote_options="default")
-    window, high = query.preference.window, summary.high
-    floor = summary.floor if window is None or high is None else high - window + 1
-    if selected is None or floor is None:
-        return selected
-    return selected.filter(pc.greater_equal(selected["time"], floor)).combine_chunks()
-
-
-def _with_draws(selected: pa.Table, draws: Draws) -> pa.Table:
-    """The tuples of a sample after its batches have drawn more."""
-    if BATCH not in selected.column_names:  # of a checkpoint from before samples were scaled
-        none = pa.array(np.zeros(selected.num_rows, np.int64))
-        return selected.append_column(BATCH, none).append_column(DRAWN, none).append_column(TOTAL, none)
-    drawn = selected[DRAWN].to_numpy() + _looked_up(draws.drawn, selected[BATCH].to_numpy())
-    return selected.set_column(selected.column_names.index(DRAWN), DRAWN, pa.array(drawn))
-
-
-def _drawn(new: pa.Table, batch_id: Ints, draws: Draws, selected: pa.Table | None) -> pa.Table:
-    """The new tuples of a sample, with what their batches have drawn, now and before."""
-    drawn = {number: count + draws.earlier.get(number, 0) for number, count in draws.drawn.items()}
-    total = dict(draws.total)
-    if selected is not None:  # earlier draws of a batch are known by its tuples
-        before, first = np.unique(selected[BATCH].to_numpy(), return_index=True)
-        drawn |= dict(zip(before.tolist(), selected[DRAWN].to_numpy()[first].tolist(), strict=True))
-        total |= dict(zip(before.tolist(), selected[TOTAL].to_numpy()[first].tolist(), strict=True))
-    columns = {BATCH: batch_id, DRAWN: _looked_up(drawn, batch_id), TOTAL: _looked_up(total, batch_id)}
-    for name, numbers in columns.items():
-        new = new.append_column(name, pa.array(numbers))
-    return new
-
-
-def _looked_up(numbers: Mapping[int, int], keys: Ints) -> Ints:
-    """The number of each key; 0 if it has none."""
-    distinct, place = np.unique(keys, return_inverse=True)
-    return np.array([numbers.get(key, 0) for key in distinct.tolist()], np.int64)[place]
-
-
-def _aggregated(
-    query: PreferenceQuery,
-    selected: pa.Table | None,
-    cut: Mapping[int, int],
-    moment: Moment,
-    coverage: Coverage,
-) -> pa.Table:
-    """The aggregates over the selected tuples; `cut` has the tuples of batches that are partly in the window."""
-    sample = None
-    if query.samples and selected is not None and selected.num_rows:
-        numbers = (selected[name].to_numpy() for name in (BATCH, DRAWN, TOTAL))
-        sample = EvenSample(*numbers).within_window(cut)
-    figures = [_estimated(query, i, selected, sample) for i in range(len(query.figures))]
-    items = [
-        pa.array([value], figure.type) for (value, _, _), figure in zip(figures, query.figures, strict=True)
-    ]
-    if query.samples:
-        items += [pa.array([bound], pa.float64()) for _, *bounds in figures for bound in bounds]
-    behind = pa.array([0 if selected is None else selected.num_rows], BEHIND[1])
-    return presented(query, [*items, behind], 1, moment, coverage)
-
-
-def cut_batches(query: PreferenceQuery, since: int, summary: SummaryState) -> dict[int, int]:
-    """The batches that are partly in the window of a sample, and how many selected tuples of each are in it.
-
-    They are counted where the tuples are at hand. On the executors, the sample itself has to estimate them.
-    """
-    window, high = query.preference.window, summary.representation.high
-    if window is None or high is None or summary.files:
-        return {}
-    floor, counts = high - window + 1, dict[int, int]()
-    reading = TupleReading(query, 0, (summary.representation.shape.column,), since)
-    for tuples in (run.tuples for run in summary.runs):
-        if tuples.times[0] >= floor or tuples.times[1] < floor:
-            continue
-        is_old = tuples.time < floor
-        cut = np.unique(tuples.batch_id[is_old])
-        inside = tuples.where(~is_old & np.isin(tuples.batch_id, cut))
-        selected = inside.batch_id[selected_rows(reading, inside)]
-        for batch_id, count in zip(*np.unique(selected, return_counts=True), strict=True):
-            counts[int(batch_id)] = int(count)
-    return counts
-
-
-def _figure(figure: Figure, number: int, selected: pa.Table | None) -> object:
-    """The value of an aggregate, as in a window query; over no tuples NULL, or 0 for a count."""
-    function = aggregate_function(figure.function)
-    if selected is None:
-        return function.empty
-    if figure.argument is None:
-        return selected.num_rows
-    return function.over(one_array(selected[aggregate_column(number)]), figure.type)
-
-
-def _estimated(
-    query: PreferenceQuery, number: int, selected: pa.Table | None, sample: EvenSample | None
-) -> tuple[object, float | None, float | None]:
-    """The value of an aggregate; over a sample, its estimate for all tuples, and its bounds."""
-    figure = query.figures[number]
-    value = _figure(figure, number, selected)
-    if sample is None or selected is None:
-        return value, None, None
-    column = None if figure.argument is None else one_array(selected[aggregate_column(number)])
-    is_number = column is not None and _is_number(column.type)
-    counts = figure.argument is None or figure.function == "count"
-    if not counts and not (is_number and figure.function in ESTIMATED_FUNCTIONS):
-        return value, None, None
-    if sample.is_complete:
-        exact = None if value is None else float(str(value))
-        return value, exact, exact
-    chosen = np.ones(selected.num_rows, bool) if column is None else truth_of(column.is_valid())
-    values = as_numbers(column) if column is not None and is_number else None
-    estimate = sample.estimate(figure.function, values, chosen)
-    return _of_type(estimate.value, figure.type), estimate.low, estimate.high
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _of_type(value: float | None, kind: pa.DataType) -> object:
-    """An estimated number as a value of an aggregate's type."""
-    if value is None or pa.types.is_floating(kind):
-        return value
-    if pa.types.is_decimal(kind):
-        return round(Decimal(value), kind.scale)
-    return round(value)

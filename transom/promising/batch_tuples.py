@@ -13,9 +13,9 @@ from transom.columns.arrays import Floats
 from transom.elements import Summary
 from transom.promising.joins import BatchValues, batch_values
 from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
-from transom.promising.tuples import KeptTuples
+from transom.promising.tuples import FIELDS, KeptTuples
 from transom.promising.zones import bucket_of
-from transom.sql.preference_query import PreferenceQuery, Side
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import Column, leaves
 from transom.sql.query import Scalar, scalars_of
 from transom.state.promising import TupleRun
@@ -48,10 +48,12 @@ def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> Tup
     columns, computed = {shape.column: None}, dict[str, None]()
     numbers, guides = dict[str, None](), dict[str, None]()
     for query in queries.values():
-        for side in (side for side in query.sides if side.summary == shape.name):
+        for number, side in enumerate(query.sides):
+            if side.summary != shape.name:
+                continue
             columns |= dict.fromkeys(side.columns)
             guides |= {scalar.sql: None for scalar in scalars_of(side.guide) if scalar.column is None}
-            for scalar in scalars_read_by(query, side):
+            for scalar in scalars_read_by(query, number):
                 (columns if scalar.column is not None else computed)[scalar.column or scalar.sql] = None
         if len(query.sides) == 1 and query.sides[0].summary == shape.name:
             read = (leaf.column for leaf in leaves(query.promise) if isinstance(leaf, Column))
@@ -59,10 +61,11 @@ def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> Tup
     return TupleColumns(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
 
 
-def scalars_read_by(query: PreferenceQuery, side: Side) -> list[Scalar]:
-    """The scalars that a query reads of one side: in its conditions, and as arguments of aggregates."""
-    arguments = [figure.argument for figure in query.figures if figure.argument is not None]
-    return [*scalars_of(side.where), *arguments]
+def scalars_read_by(query: PreferenceQuery, side: int) -> list[Scalar]:
+    """The scalars that a query reads of one side: in its conditions, as keys, and as arguments of aggregates."""
+    arguments = [figure.argument for figure in query.figures if figure.side == side]
+    keys = [key.scalar for key in query.keys if key.side == side]
+    return [*scalars_of(query.sides[side].where), *keys, *(one for one in arguments if one is not None)]
 
 
 def column_name(scalar: Scalar) -> str:
@@ -238,6 +241,11 @@ def concat_tuples(parts: Sequence[KeptTuples]) -> KeptTuples:
     if len(parts) == 1:
         return parts[0]
     return KeptTuples.of(pa.concat_tables([part.table for part in parts], promote_options="default"))
+
+
+def no_tuples(column: str) -> KeptTuples:
+    """No tuples of a summary of some column."""
+    return KeptTuples(pa.schema([*FIELDS, pa.field(f".{column}", pa.null())]).empty_table())
 
 
 def as_numbers(column: pa.Array | pa.ChunkedArray) -> Floats:

@@ -21,15 +21,18 @@ from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.plan.planner import Planner
 from transom.plan.strategy import Place
-from transom.promising.answers import answer_query
+from transom.promising.answers import answer_query, presented_figures
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
     TupleColumns,
     batch_tuples,
     concat_tuples,
+    no_tuples,
     tuple_columns,
 )
+from transom.promising.combined_figures import CombinedFigures, CombinedWork, ReadTuples, combined_columns
+from transom.promising.figures import window_starts
 from transom.promising.found_tuples import even_places, ranked_places
 from transom.promising.moved_lines import with_lines_by_value
 from transom.promising.pace import FIRST_PROBES, Pace
@@ -44,12 +47,12 @@ from transom.promising.shared_selections import (
 )
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
-from transom.promising.tuples import FIELDS, KeptTuples
+from transom.promising.tuples import KeptTuples
 from transom.results.emit import BatchOutput
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
-from transom.state.promising import PreferenceState, PromisingState, SummaryState
+from transom.state.promising import Coverage, PreferenceState, PromisingState, SummaryState
 from transom.storage.executor_files import ExecutorFiles
 
 ROUNDS, EXECUTOR_ROUNDS = 40, 3  # rounds per batch; each spends the rest of the budget and plans more probes
@@ -187,11 +190,18 @@ class Promising:
             name: planner.plan(name, query, budgets[name])
             for name, query in living.items()
             if name not in together.queries
+            and not query.is_combined
             and (intent.resumes or any(side.summary in arrivals for side in query.sides))
         }
         planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = self._answered(made, planner, queries, moment)
+        combined = {
+            name: query
+            for name, query in living.items()
+            if query.is_combined and any(side.summary in arrivals for side in query.sides)
+        }
+        self._combine(combined, planner, read, moment, answered)
         charge = sum(query_probes.charge for query_probes in made.values()) + together.charge
         probed = self.clock()
         summaries = _with_rankings(summaries, planner)
@@ -297,6 +307,41 @@ class Promising:
                 answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
         return answers
 
+    def _combine(
+        self,
+        queries: Preferences,
+        planner: ProbePlanner,
+        read: DriverTuples,
+        moment: Moment,
+        answers: _Answers,
+    ) -> None:
+        """Add the results of aggregates over joins that need no pairs."""
+        state = planner.state
+        works = {name: _combined_work(name, query, state, moment.batch_id) for name, query in queries.items()}
+        remote = [
+            name
+            for name, query in queries.items()
+            if any(state.summaries[side.summary].files for side in query.sides)
+        ]
+        figures = CombinedFigures()
+        parts = {
+            name: figures.parts(work, read.sides_of(work))
+            for name, work in works.items()
+            if name not in remote
+        }
+        if remote:
+            computed = self.tuples.combined_figures([works[name] for name in remote], state)
+            parts |= dict(zip(remote, computed, strict=True))
+        for name, query in queries.items():
+            added = sum(part.added for part in parts[name])
+            columns = combined_columns(query, parts[name])
+            table = presented_figures(query, columns, moment, Coverage(produced=added))
+            before = state.queries[name]
+            done = Coverage(before.done.probes, before.done.produced + added)
+            answers.queries[name] = replace(before, done=done)
+            if table.num_rows:
+                answers.batches.append(ResultBatch([name], np.array([0, table.num_rows]), table))
+
 
 class DriverTuples:
     """Reads the tuples of summaries that are on the driver; tuples that several queries need are read once."""
@@ -320,10 +365,13 @@ class DriverTuples:
             parts = [run.tuples.between(since, until).table for run in own.runs]
             tables = [part for part in parts if part.num_rows] or parts[:1]
             if not tables:
-                column = f".{own.representation.shape.column}"
-                tables = [pa.schema([*FIELDS, pa.field(column, pa.null())]).empty_table()]
+                tables = [no_tuples(own.representation.shape.column).table]
             self._near[key] = KeptTuples(pa.concat_tables(tables, promote_options="default").combine_chunks())
         return self._near[key]
+
+    def sides_of(self, work: CombinedWork) -> ReadTuples:
+        """Reads the tuples of the sides of a query."""
+        return lambda side, _: self.between(work.query.sides[side].summary, work.starts[side], None)
 
     def keys_since(self, summary: str, since: int | None) -> Keys:
         tuples = [run.tuples for run in self.state.summaries[summary].runs]
@@ -352,6 +400,15 @@ class DriverTuples:
             runs = (run.tuples for run in self.state.summaries[summary].runs)
             self._read[key] = concat_tuples([run.where(np.isin(getattr(run, what), numbers)) for run in runs])
         return self._read[key]
+
+
+def _combined_work(name: str, query: PreferenceQuery, state: PromisingState, batch_id: int) -> CombinedWork:
+    summaries = [state.summaries[side.summary] for side in query.sides]
+    columns = [summary.representation.shape.column for summary in summaries]
+    starts = window_starts(query, summaries)
+    return CombinedWork(
+        query, (columns[0], columns[1]), state.queries[name].since, (starts[0], starts[1]), batch_id
+    )
 
 
 def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | None:

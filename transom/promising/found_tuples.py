@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 
 import numpy as np
@@ -16,10 +16,18 @@ from transom.columns.hashes import mix_bits
 from transom.kernel.predicates import evaluate
 from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name, scalars_read_by
-from transom.promising.key_matches import KeyMatches, Lines, TupleRows, join_matches, selection_matches
+from transom.promising.key_matches import (
+    EARLIEST,
+    LATEST,
+    KeyMatches,
+    Lines,
+    TupleRows,
+    join_matches,
+    selection_matches,
+)
 from transom.promising.regions import Regions
 from transom.promising.tuples import KeptTuples
-from transom.sql.preference_query import PreferenceQuery, Side
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import And, Comparison, Or, Predicate, Scalar
 
 
@@ -42,6 +50,11 @@ class TupleReading:
         """Whether matches are sampled, and not taken in order of time."""
         return self.query.preference.order == "weighted"
 
+    def seed(self, batch_id: int) -> int | None:
+        """The number of the permutation by which a join draws a sample of a batch's pairs; None if it draws none."""
+        is_drawn = self.query.samples and len(self.query.sides) == 2
+        return 2 * batch_id + self.side if is_drawn else None
+
 
 @dataclass(frozen=True)
 class FoundTuples:
@@ -53,21 +66,33 @@ class FoundTuples:
     collide: bool = False  # whether different values have the same key
 
     def rows(
-        self, done: Ints | None = None, taken: Ints | None = None, spread: bool = False
+        self,
+        done: Ints | None = None,
+        taken: Ints | None = None,
+        spread: bool = False,
+        seed: int | None = None,
     ) -> tuple[Ints, ...]:
         """The rows of the next matches of each line, or of all, by table."""
-        both = self.matches.all() if done is None or taken is None else self.matches.next(done, taken, spread)
+        if done is None or taken is None:
+            both = self.matches.all()
+        else:
+            both = self.matches.next(done, taken, spread, seed)
         return both if len(self.tables) == 2 else both[1:]
+
+    def as_one_line(self) -> FoundTuples:
+        """The same matches as a single line, from which a sample is drawn."""
+        return replace(self, lines=Lines.of_keys(np.zeros(1, np.uint64)), matches=self.matches.as_one_line())
 
     def times(self) -> tuple[Ints, Ints]:
         """For each line, the first time of a partner, and the time after the last."""
         matches = self.matches
         some = np.flatnonzero(matches.stop > matches.start)
-        first, last = np.full(matches.lines, len(matches.order)), np.zeros(matches.lines, np.int64)
-        np.minimum.at(first, matches.line[some], matches.start[some])
-        np.maximum.at(last, matches.line[some], matches.stop[some])
-        time = np.append(self.tables[1]["time"].to_numpy()[matches.order], 0)  # the last is of empty lines
-        return time[first], time[last - 1] + 1
+        first, last = np.full(matches.lines, LATEST), np.full(matches.lines, EARLIEST)
+        time = self.tables[1]["time"].to_numpy()[matches.order]
+        np.minimum.at(first, matches.line[some], time[matches.start[some]])
+        np.maximum.at(last, matches.line[some], time[matches.stop[some] - 1] + 1)
+        is_empty = first > last
+        return np.where(is_empty, 0, first), np.where(is_empty, 1, last)
 
     def table(self, reading: TupleReading, rows: Sequence[Ints]) -> pa.Table:
         """The columns that the query reads, as `0.item` and `1.ts`, with `0time` and `1time`."""
@@ -81,9 +106,9 @@ class FoundTuples:
             rows = [some[equal] for some in rows]
         columns: dict[str, pa.Array] = {}
         places = {reading.side: 0, reading.other: len(self.tables) - 1}
-        for number, side in enumerate(reading.query.sides):
+        for number in range(len(reading.query.sides)):
             table, some = self.tables[places[number]], pa.array(rows[places[number]])
-            for name in names_read(reading.query, side):
+            for name in names_read(reading.query, number):
                 # The query sees no tuple from before its registration, so it needs no value of a missing column.
                 at = table.schema.get_field_index(name)
                 columns[f"{number}{name}"] = (
@@ -93,24 +118,29 @@ class FoundTuples:
 
 
 @cache
-def names_read(query: PreferenceQuery, side: Side) -> dict[str, None]:
+def names_read(query: PreferenceQuery, side: int) -> dict[str, None]:
     """The names of the columns that a query reads of a side's tuples."""
-    names = ["time", *(["batch"] if query.samples else []), *(f".{column}" for column in side.columns)]
+    columns = query.sides[side].columns
+    names = ["time", *(["batch"] if query.samples else []), *(f".{column}" for column in columns)]
     return dict.fromkeys([*names, *(column_name(scalar) for scalar in scalars_read_by(query, side))])
 
 
 def found_pairs(
     reading: TupleReading, lines: Lines | None, batch_id: int, arriving: KeptTuples, others: KeptTuples
 ) -> FoundTuples:
-    """The pairs of a batch's tuples with `others` of earlier batches; without lines, one line for each value."""
+    """The pairs of a batch's tuples with `others` of earlier batches; without lines, one line for each value.
+
+    If a stream is joined with itself, its tuples of the first side meet those of their own batch, too.
+    """
     query, keys = reading.query, reading.keys
     sides = query.sides[reading.side], query.sides[reading.other]
-    own = _chosen(arriving, sides[0].where, keys[reading.side], reading.since)
-    rows = _chosen(others, sides[1].where, keys[reading.other], reading.since)
-    if int(others.batch_id.max(initial=-1)) >= batch_id:
-        rows = rows[others.batch_id[rows] < batch_id]
+    own = chosen_rows(arriving, sides[0].where, keys[reading.side], reading.since)
+    rows = chosen_rows(others, sides[1].where, keys[reading.other], reading.since)
+    last = batch_id if query.meets_own_batch(reading.side) else batch_id - 1
+    if int(others.batch_id.max(initial=-1)) > last:
+        rows = rows[others.batch_id[rows] <= last]
     mine = TupleRows(own, arriving.key[own], arriving.time[own])
-    theirs = TupleRows(rows, others.key[rows], others.time[rows])
+    theirs = TupleRows(rows, others.key[rows], others.time[rows], others.batch_id[rows])
     lines = Lines.of_keys(np.unique(mine.key)) if lines is None else lines
     matches = join_matches(lines, mine, theirs, query.preference.window)
     columns = arriving.table[f".{keys[reading.side]}"], others.table[f".{keys[reading.other]}"]
@@ -120,7 +150,7 @@ def found_pairs(
 
 def selected_rows(reading: TupleReading, tuples: KeptTuples) -> Ints:
     """The rows of the tuples that a selection selects."""
-    return _chosen(tuples, reading.query.sides[0].where, None, reading.since)
+    return chosen_rows(tuples, reading.query.sides[0].where, None, reading.since)
 
 
 def selected_lines(reading: TupleReading, keys: Keys | None, tuples: KeptTuples, rows: Ints) -> FoundTuples:
@@ -160,7 +190,7 @@ def all_selected(tuples: KeptTuples, rows: Ints, place: Ints | None = None) -> F
     return FoundTuples(Lines.of_keys(np.zeros(1, np.uint64)), matches, (tuples.table,))
 
 
-def _chosen(tuples: KeptTuples, where: Predicate | None, column: str | None, since: int) -> Ints:
+def chosen_rows(tuples: KeptTuples, where: Predicate | None, column: str | None, since: int) -> Ints:
     """The rows that a query sees and its conditions select; with a column, without NULLs of it."""
     keep = None
     if where is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from transom.promising.representation import Representation
 from transom.promising.tuples import KeptTuples, run_positions
 from transom.promising.zones import bucket_of
 from transom.sql.promise import Column, EstimatedCount, Promise, promised
+
+CountedStream = tuple[str, int]  # a stream, and which of its occurrences in FROM
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ def join_regions(
     probed: Representation,
     preference: Preference,
     promise: Promise,
+    counted: tuple[CountedStream, CountedStream] | None = None,
 ) -> Regions:
     """The regions in which a batch's values may find partners among earlier tuples of the other stream.
 
     There is one region for every value and every cell with tuples that the window reaches. Neighbouring
     zones of a granularity in which a value is unlikely share a region. `probing` contains the batch's tuples.
+    `counted` says what the promise calls the two streams, if a stream is joined with itself.
     """
     if probed.high is None:
         return Regions.none()
@@ -87,11 +92,12 @@ def join_regions(
     )  # the newest zone ends with the newest tuple
     inside: Floats = estimate * _overlap(values, zones.since, until, preference.window)
     value, zone = np.nonzero(reached)
+    own, other = counted or ((probing.shape.stream, 0), (probed.shape.stream, 0))
     counts = {
-        probing.shape.stream: _own_counts(values, probing, preference)[value],
-        probed.shape.stream: _other_counts(
-            values.key, bucket, probed, inside, until - zones.since, preference
-        )[value, zone],
+        own: _own_counts(values, probing, preference)[value],
+        other: _other_counts(values.key, bucket, probed, inside, until - zones.since, preference)[
+            value, zone
+        ],
     }
     faded = preference.fade ** (zones.granularity[zone] - 1.0)
     worth = _promised(promise, counts, None if values.number is None else values.number[value], len(value))
@@ -157,12 +163,14 @@ def _other_counts(
     return inside * (probed.shape.granularity / length)
 
 
-def _promised(promise: Promise, counts: dict[str, Floats], number: Floats | None, size: int) -> Floats:
+def _promised(
+    promise: Promise, counts: Mapping[CountedStream, Floats], number: Floats | None, size: int
+) -> Floats:
     """The promise of each region; its columns are the summarized ones, which the join makes equal."""
 
     def leaf_values(leaf: EstimatedCount | Column) -> Floats:
         if isinstance(leaf, EstimatedCount):
-            return counts[leaf.stream]
+            return counts[leaf.stream, leaf.occurrence]
         if number is None:
             raise ValueError(f"the promise reads {leaf.column}, and its values are not given")
         return number
@@ -198,6 +206,19 @@ def _joined(regions: Regions, granularity: Ints) -> Regions:
     )
 
 
+class OwnBatch(NamedTuple):
+    """Whether the cells of a batch's regions have the batch's own tuples, and whether these are partners.
+
+    If a stream is joined with itself, cells have them. The pairs of a batch's own tuples are found from its first side.
+    """
+
+    in_cells: bool
+    are_partners: bool
+
+
+NO_OWN_BATCH = OwnBatch(in_cells=False, are_partners=False)
+
+
 class JoinPairs(NamedTuple):
     """The pairs found, as rows of both sides; the cost of the probes; and how many of each region were made."""
 
@@ -215,6 +236,7 @@ def probe_join(
     window: int | None,
     limit: int | None = None,
     spread: bool = False,
+    own_batch: OwnBatch = NO_OWN_BATCH,
 ) -> JoinPairs:
     """The pairs that the next `taken` probes of the regions find, up to a cost of `limit`, in the given order.
 
@@ -230,7 +252,7 @@ def probe_join(
     pairs, made, left = [JoinPairs(nothing, nothing, 0, nothing)], np.zeros_like(taken), limit
     for batch_id in np.unique(regions.batch_id[taken > 0])[::-1].tolist():
         some = np.flatnonzero((regions.batch_id == batch_id) & (taken > 0))
-        batch = _Batch.of(regions.where(some), probing, probed)
+        batch = _Batch.of(regions.where(some), probing, probed, own_batch)
         pairs.append((batch.sampled if spread else batch.probed)(taken[some], window, left))
         made[some] = pairs[-1].made
         left = None if left is None else left - pairs[-1].charge
@@ -244,7 +266,7 @@ class _Batch:
 
     Positions in a cell count the tuples of earlier batches: `earlier` has their rows, and a region's rows
     are `start` to `stop` of it. `arrived` has the batch's own rows by key, those of a region from `first`
-    on.
+    on. Partners are of batches up to `last`.
     """
 
     regions: Regions
@@ -255,11 +277,12 @@ class _Batch:
     stop: Ints
     arrived: Ints
     first: Ints
+    last: int
 
     @staticmethod
-    def of(regions: Regions, probing: KeptTuples, probed: KeptTuples) -> _Batch:
+    def of(regions: Regions, probing: KeptTuples, probed: KeptTuples, own_batch: OwnBatch) -> _Batch:
         batch_id = int(regions.batch_id[0])
-        earlier = np.flatnonzero(probed.batch_id < batch_id)
+        earlier = np.flatnonzero(probed.batch_id < batch_id + own_batch.in_cells)
         start = np.searchsorted(earlier, probed.places.at(regions.bucket, regions.since))
         stop = np.searchsorted(earlier, probed.places.at(regions.bucket, regions.until))
         arrived = np.flatnonzero(probing.batch_id == batch_id)
@@ -268,7 +291,8 @@ class _Batch:
         count = np.searchsorted(probing.key[arrived], regions.key, side="right") - first
         if (stop - start != regions.cell).any() or (count != regions.arriving).any():
             raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
-        return _Batch(regions, probing, probed, earlier, start, stop, arrived, first)
+        last = batch_id if own_batch.are_partners else batch_id - 1
+        return _Batch(regions, probing, probed, earlier, start, stop, arrived, first, last)
 
     def probed(self, taken: Ints, window: int | None, limit: int | None) -> JoinPairs:
         """The pairs that the next `taken` probes of each region find, and their cost."""
@@ -300,7 +324,7 @@ class _Batch:
         pair, place = run_positions(end - begin)
         theirs = self.probed_tuples.by_key.rows[begin[pair] + place]
         mine = self.arrived[(self.first[region] + strip.index[some])[pair]]
-        match = self.probed_tuples.batch_id[theirs] < int(regions.batch_id[0])
+        match = self.probed_tuples.batch_id[theirs] <= self.last
         if window is not None:
             match &= np.abs(self.probing_tuples.time[mine] - self.probed_tuples.time[theirs]) <= window
         return JoinPairs(mine[match], theirs[match], charge, made)
@@ -329,7 +353,7 @@ class _Batch:
         strips = some[pair]
         owner = region[strips]
         theirs = self.probed_tuples.by_key.rows[begin[owner] + place]
-        match = self.probed_tuples.batch_id[theirs] < int(regions.batch_id[0])
+        match = self.probed_tuples.batch_id[theirs] <= self.last
         owner, strips, theirs = owner[match], strips[match], theirs[match]
         inverse = np.zeros(len(regions), np.int64)
         wanted = np.unique(owner)

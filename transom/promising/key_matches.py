@@ -6,7 +6,7 @@ counting them takes two searches. Only matches that a budget covers are produced
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,22 +16,20 @@ from transom.promising.tuples import run_positions
 
 EARLIEST, LATEST = -(2**62), 2**62  # beyond all times; sums with a window fit 64 bits
 _GOLDEN = (5**0.5 - 1) / 2
+_ROUNDS = 6  # of a permutation
 
 
 @dataclass(frozen=True)
 class TupleRows:
-    """Some rows of a table of tuples, with their keys and times."""
+    """Some rows of a table of tuples, with their keys, their times and, if they differ, their batches."""
 
     rows: Ints
     key: Keys
     time: Ints
+    batch_id: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def where(self, chosen: Ints) -> TupleRows:
-        """The rows at some places."""
-        return TupleRows(self.rows[chosen], self.key[chosen], self.time[chosen])
 
 
 @dataclass(frozen=True)
@@ -76,16 +74,29 @@ class KeyMatches:
         """All matches: the rows of arriving tuples, and of their partners."""
         return self._expanded(np.arange(len(self.line)), self.start, self.stop)
 
-    def next(self, done: Ints, taken: Ints, spread: bool = False) -> tuple[Ints, Ints]:
-        """The next `taken` matches of each line after `done`, in the line's order or spread evenly over it."""
+    def as_one_line(self) -> KeyMatches:
+        """The same matches as a single line."""
+        return replace(self, lines=1, line=np.zeros_like(self.line))
+
+    def next(
+        self, done: Ints, taken: Ints, spread: bool = False, seed: int | None = None
+    ) -> tuple[Ints, Ints]:
+        """The next `taken` matches of each line after `done`.
+
+        They are taken in the line's order, or spread evenly over it, or with a seed by a permutation of it.
+        """
         counts = self.stop - self.start
         before = np.cumsum(counts) - counts  # of the strip, among all matches
         first = np.zeros(self.lines, np.int64)
         first[self.line[::-1]] = before[::-1]  # of the line
-        if spread:
+        if spread or seed is not None:
             line, place = run_positions(taken)
             length = self.counts
-            place = (done[line] + place) * spread_steps(length)[line] % length[line] + first[line]
+            if seed is None:
+                place = (done[line] + place) * spread_steps(length)[line] % length[line]
+            else:
+                place = permuted(done[line] + place, length[line], seed)
+            place += first[line]
             strip = np.searchsorted(before + counts, place, side="right")
             start = self.start[strip] + place - before[strip]
             return self._expanded(strip, start, start + 1)
@@ -115,10 +126,33 @@ def spread_steps(lengths: Ints) -> Ints:
     return step
 
 
+def permuted(places: Ints, lengths: Ints, seed: int) -> Ints:
+    """The places of a permutation of each line, which is never listed as a whole.
+
+    A Feistel network permutes the numbers below a power of four. Numbers beyond the line's length are permuted again
+    until they are inside of it (Black and Rogaway, 2002).
+
+    >>> sorted(permuted(np.arange(10), np.full(10, 10), seed=3).tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    half = np.ceil(np.log2(np.maximum(lengths, 2)) / 2).astype(np.uint64)
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    keys = [mix_bits(np.array([seed], np.uint64) ^ np.uint64(number << 32)) for number in range(_ROUNDS)]
+    made, outside = places.astype(np.uint64), np.arange(len(places))
+    while len(outside):
+        left, right = made[outside] >> half[outside], made[outside] & mask[outside]
+        for key in keys:
+            left, right = right, left ^ (mix_bits(right ^ key) & mask[outside])
+        made[outside] = (left << half[outside]) | right
+        outside = outside[made[outside] >= lengths[outside].astype(np.uint64)]
+    return made.astype(np.int64)
+
+
 def join_matches(lines: Lines, arriving: TupleRows, others: TupleRows, window: int | None) -> KeyMatches:
     """The matches of arriving tuples with `others` of the same key that are at most a window apart.
 
-    A line's strips are in order of the arriving tuples' times, a strip's partners in order of their own.
+    A line's strips are in order of the arriving tuples' times, a strip's partners in order of their own. Partners of
+    the same time are in order of their batches: their rows may be in another order when the line is resumed.
     """
     keys = np.unique(lines.key)
     number = np.minimum(np.searchsorted(keys, others.key), max(len(keys) - 1, 0))
@@ -127,6 +161,8 @@ def join_matches(lines: Lines, arriving: TupleRows, others: TupleRows, window: i
     codes = _Codes.of(len(keys), time)
     coded = codes.at(number, time)
     by_code = np.argsort(coded, kind="stable")
+    if others.batch_id is not None:
+        by_code = _with_ties_by_batch(by_code, coded, others.batch_id[here])
     own = np.lexsort((arriving.time, arriving.key))
     own_key = arriving.key[own]
     first = np.searchsorted(own_key, lines.key)
@@ -143,6 +179,33 @@ def join_matches(lines: Lines, arriving: TupleRows, others: TupleRows, window: i
     return KeyMatches(
         len(lines.key), line, arriving.rows[mine], others.rows[here[by_code]], start, np.maximum(start, stop)
     )
+
+
+def _with_ties_by_batch(order: Ints, coded: Ints, batch_id: Ints) -> Ints:
+    """The order of some codes, with equal codes in order of their batches; they mostly are already."""
+    code, batch = coded[order], batch_id[order]
+    is_tied = code[1:] == code[:-1]
+    if not is_tied.any() or not (batch[1:] < batch[:-1])[is_tied].any():
+        return order
+    return np.lexsort((batch_id, coded))
+
+
+def partner_counts(wanted: tuple[Ints, Ints], others: tuple[Ints, Ints], window: int | None) -> Ints:
+    """How many of the `others` each wanted tuple has as partners: those of its number, at most a window apart.
+
+    Tuples are given as the numbers of their values, and their times.
+
+    >>> seven, eight = (np.array([0, 0]), np.array([10, 20])), (np.array([0, 0, 1]), np.array([12, 15, 10]))
+    >>> partner_counts(seven, eight, 5).tolist()
+    [2, 1]
+    """
+    (number, time), (other_number, other_time) = wanted, others
+    codes = _Codes.of(int(other_number.max(initial=0)) + 1, other_time)
+    ordered = np.sort(codes.at(other_number, other_time))
+    since = np.full(len(time), EARLIEST) if window is None else time - window
+    until = np.full(len(time), LATEST) if window is None else time + window + 1
+    first, last = (np.searchsorted(ordered, codes.at(number, times)) for times in (since, until))
+    return last - first
 
 
 def selection_matches(keys: Keys, tuples: TupleRows, seed: int | None = None) -> KeyMatches:

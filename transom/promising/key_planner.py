@@ -90,7 +90,9 @@ class KeyPlanner:
 
             return BatchMatches(len(rows), lambda: all_selected(tuples, rows), lines)
         found = self._found_pairs(reading, arrival)
-        return BatchMatches(found.matches.total, lambda: found, lambda: found)
+        return BatchMatches(
+            found.matches.total, lambda: found, found.as_one_line if query.samples else lambda: found
+        )
 
     def _selected_rows(self, name: str, reading: TupleReading, tuples: KeptTuples) -> Ints:
         side = reading.query.sides[0]
@@ -111,7 +113,7 @@ class KeyPlanner:
             if ranking is None:
                 order = BatchOrder(even_places(tuples, self.batch_id), np.ones(len(tuples)))
             else:
-                worth = self._value_promises(query, arrival)
+                worth = self.value_promises(query, arrival)
                 keys = arrival.values.key
                 ranked = keys[np.lexsort((keys, -worth))]
                 known = BatchRanking(self.batch_id, ranking, arrival.low, ranked)
@@ -120,15 +122,18 @@ class KeyPlanner:
             self._orders[summary, ranking] = order
         return self._orders[summary, ranking]
 
-    def batch_regions(self, summary: str, counts: Ints, promise: Floats) -> Regions:
-        """A region with all selected tuples of the batch for each selection."""
+    def batch_regions(
+        self, summary: str, counts: Ints, promise: Floats, times: tuple[Ints, Ints] | None = None
+    ) -> Regions:
+        """A region with all selected tuples of the batch for each selection, or with all pairs and their `times`."""
         arrival, size = self.arrivals[summary], len(counts)
+        since, until = times or (np.full(size, arrival.low), np.full(size, arrival.high + 1))
         return Regions(
             key=np.zeros(size, np.uint64),
             bucket=np.full(size, WHOLE_BATCH),
             batch_id=np.full(size, self.batch_id),
-            since=np.full(size, arrival.low),
-            until=np.full(size, arrival.high + 1),
+            since=since,
+            until=until,
             low=np.full(size, arrival.low),
             arriving=np.ones(size, np.int64),
             cell=counts,
@@ -163,6 +168,10 @@ class KeyPlanner:
             first = found.matches.order[:1]
             promise = order.promise_at(first) if len(first) else np.zeros(1)
             return self.batch_regions(query.sides[0].summary, found.matches.counts, promise)
+        if query.samples:
+            summary = query.sides[reading.side].summary
+            counts = found.matches.counts
+            return self.batch_regions(summary, counts, counts.astype(np.float64), found.times())
         values, key = arrival.values, found.lines.key
         value = np.searchsorted(values.key, key)
         number = None if values.number is None else values.number[value]
@@ -186,11 +195,11 @@ class KeyPlanner:
         probing = self.state.summaries[query.sides[reading.side].summary].representation
         arriving = values.count[value].astype(np.float64)
         own = arriving if preference.order == "weighted" else self._total(query, probing, arrival)[value]
-        counts = {query.sides[reading.side].stream: own}
+        counts = {query.counted_as(reading.side): own}
         faded: Floats = np.ones(len(value))
         if len(query.sides) == 1:
             if preference.order == "weighted":
-                counts = {query.sides[0].stream: matches}
+                counts = {query.counted_as(0): matches}
         else:
             probed = self.state.summaries[query.sides[reading.other].summary].representation
             partners: Floats = np.asarray(matches / arriving)
@@ -201,13 +210,13 @@ class KeyPlanner:
                     partners = np.asarray(partners * probed.shape.granularity / length, np.float64)
             if preference.order == "asc":
                 partners = np.bincount(value, partners, len(values)).astype(np.float64)[value]
-            counts[probed.shape.stream] = partners
+            counts[query.counted_as(reading.other)] = partners
 
-        worth = _promised(query, arrival, lambda leaf: counts[leaf.stream], value)
+        worth = _promised(query, arrival, lambda leaf: counts[leaf.stream, leaf.occurrence], value)
         return worth / faded if preference.order == "asc" else worth * faded
 
-    def _value_promises(self, query: PreferenceQuery, arrival: BatchArrival) -> Floats:
-        """The promise of each value of a batch, for a selection with desc."""
+    def value_promises(self, query: PreferenceQuery, arrival: BatchArrival) -> Floats:
+        """The promise of each value of a batch, for a selection with desc or asc."""
         probing = self.state.summaries[query.sides[0].summary].representation
         total = self._total(query, probing, arrival)
         return _promised(query, arrival, lambda leaf: total, np.arange(len(arrival.values)))

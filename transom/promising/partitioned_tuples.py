@@ -27,7 +27,9 @@ from transom.promising.batch_tuples import (
     batch_tuples,
     concat_tuples,
     merge_arrivals,
+    no_tuples,
 )
+from transom.promising.combined_figures import CombinedFigures, CombinedWork, PartialFigures, ReadTuples
 from transom.promising.probes import Probe, ProbeResult, make_probes
 from transom.promising.tuples import KeptTuples
 from transom.promising.zones import buckets_of
@@ -103,6 +105,18 @@ class PartitionedTuples:
                 whole = pa.concat_tables(tables, promote_options="default")
                 done[number] = ProbeResult(whole, before.charge + part.charge, made)
         return done
+
+    def combined_figures(
+        self, works: Sequence[CombinedWork], promising_state: PromisingState
+    ) -> list[list[PartialFigures]]:
+        """The partial figures of each query, from tasks that have the tuples of a partition."""
+        partitions = self.files.partitions
+        names = {side.summary for work in works for side in work.query.sides}
+        held = {name: _Held.of(promising_state.summaries[name]) for name in names}
+        task = combined_task(works, held, partitions, self.files.shards)
+        packed = self.files.backend.run(task, partitions, PACKED).to_table()
+        loaded = [pickle.loads(part) for part in packed["packed"].to_pylist()]
+        return [[part for parts in loaded for part in parts[number]] for number in range(len(works))]
 
     # --- rolling up ---
 
@@ -203,6 +217,19 @@ def probe_task(
     return task
 
 
+def combined_task(
+    works: Sequence[CombinedWork], held: Mapping[str, _Held], partitions: int, shards: FileShards
+) -> Task:
+    """A task that computes the partial figures of queries over the tuples of its partition."""
+
+    def task(batches: RecordBatches) -> RecordBatches:
+        for place in numbers_in(batches):
+            read, figures = _Files(held, shards, place, partitions), CombinedFigures()
+            yield packed_value([figures.parts(work, read.sides_of(work)) for work in works])
+
+    return task
+
+
 def merge_tuples_task(
     refs: Sequence[ShardRef], floor: int | None, target: ShardRef, shards: FileShards, places: Sequence[int]
 ) -> Task:
@@ -225,11 +252,13 @@ class _Held:
     on_driver: list[pa.Table]
     files: tuple[ShardRef, ...]
     buckets: int
+    column: str
 
     @classmethod
     def of(cls, summary: SummaryState) -> _Held:
         on_driver = [run.tuples.table for run in summary.runs]
-        return cls(on_driver, summary.files, buckets_of(summary.representation.shape))
+        shape = summary.representation.shape
+        return cls(on_driver, summary.files, buckets_of(shape), shape.column)
 
 
 class _Files:
@@ -251,6 +280,15 @@ class _Files:
     def between(self, summary: str, since: int | None, until: int | None) -> KeptTuples:
         return self._kept(summary).between(since, until)
 
+    def sides_of(self, work: CombinedWork) -> ReadTuples:
+        """Reads the tuples of a query's sides: a partition of one, and all that may be partners of these."""
+
+        def read(side: int, are_partners: bool) -> KeptTuples:
+            kept = self._kept(work.query.sides[side].summary, everywhere=are_partners and self.is_mixed)
+            return kept.since(work.starts[side])
+
+        return read
+
     def keys_since(self, summary: str, since: int | None) -> Keys:
         return self._kept(summary).since(since).key
 
@@ -265,7 +303,7 @@ class _Files:
                 runs = [run.where(run.bucket % self.partitions == self.place) for run in runs]
             places = places_of(tuples_held.files) if everywhere else [self.place]
             runs += [run for place in places for run in _fetched(self.shards, tuples_held.files, place)]
-            self._read[summary, everywhere] = concat_tuples(runs)
+            self._read[summary, everywhere] = concat_tuples(runs or [no_tuples(tuples_held.column)])
         return self._read[summary, everywhere]
 
 

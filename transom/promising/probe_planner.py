@@ -134,7 +134,7 @@ class ProbePlanner:
             if not len(regions):
                 deferred.append(regions)
                 continue
-            if self.state.summaries[query.sides[side].summary].files:
+            if any(self.state.summaries[one.summary].files for one in query.sides):
                 regions = regions.where(regions.bucket != WHOLE_BATCH)  # a task has only a part of its tuples
             deferred.append(reachable_regions(self.state, query, side, regions))
         return deferred
@@ -178,7 +178,11 @@ class ProbePlanner:
             values = BatchValues(
                 **{one.name: getattr(values, one.name)[matching] for one in fields(BatchValues)}
             )
-        return join_regions(values, self.batch_id, probing, probed, query.preference, query.promise)
+        counted = query.counted_as(number), query.counted_as(1 - number)
+        regions = join_regions(
+            values, self.batch_id, probing, probed, query.preference, query.promise, counted
+        )
+        return regions.evenly_promising() if query.samples else regions
 
     def _batch_cells(self, summary: str, window: int | None) -> BatchCells:
         if (summary, window) not in self._cells:

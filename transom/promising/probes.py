@@ -23,7 +23,7 @@ from transom.promising.found_tuples import (
     selected_rows,
     truth_of,
 )
-from transom.promising.joins import probe_join
+from transom.promising.joins import OwnBatch, probe_join
 from transom.promising.key_matches import Lines
 from transom.promising.regions import WHOLE_BATCH, Regions, spending_order
 from transom.promising.selections import probe_selection
@@ -89,16 +89,21 @@ class Draws:
             regions = probe.regions.where(_sampled(probe.regions))
             for number in np.unique(regions.batch_id).tolist():
                 here = regions.batch_id == number
-                draws.total[number] = int(regions.probes[here].sum())
-                draws.earlier[number] = int(regions.done[here].sum())
+                _add(draws.total, number, int(regions.probes[here].sum()))
+                _add(draws.earlier, number, int(regions.done[here].sum()))
             if probe.whole is not None:
-                draws.total[batch_id] = draws.drawn[batch_id] = probe.whole.matches.total
+                _add(draws.total, batch_id, probe.whole.matches.total)
+                _add(draws.drawn, batch_id, probe.whole.matches.total)
         return draws
 
     def add(self, regions: Regions, made: Ints) -> None:
         """Record the probes that were made in some regions."""
         for number, count in zip(regions.batch_id.tolist(), (made * _sampled(regions)).tolist(), strict=True):
-            self.drawn[number] = self.drawn.get(number, 0) + count
+            _add(self.drawn, number, count)
+
+
+def _add(numbers: dict[int, int], key: int, count: int) -> None:
+    numbers[key] = numbers.get(key, 0) + count
 
 
 def _sampled(regions: Regions) -> Mask:
@@ -175,14 +180,16 @@ def _probes_by_key(
     if probe.found is not None and is_fresh.any():
         counts = np.zeros(probe.fresh, np.int64)
         counts[some[is_fresh]] = taken[is_fresh]
-        rows = probe.found.rows(probe.regions.done[: probe.fresh], counts, spreads)
+        fresh = probe.regions.where(slice(probe.fresh))
+        seed = reading.seed(int(fresh.batch_id[0]))
+        rows = probe.found.rows(fresh.done, counts, spreads, seed)
         tables.append(probe.found.table(reading, rows))
     others = some[~is_fresh]
     regions = probe.regions.where(others)
     for batch_id in np.unique(regions.batch_id).tolist():
         here = np.flatnonzero(regions.batch_id == batch_id)
         found = found_again(reading, regions.where(here), batch_id, read)
-        rows = found.rows(regions.done[here], taken[~is_fresh][here], spreads)
+        rows = found.rows(regions.done[here], taken[~is_fresh][here], spreads, reading.seed(batch_id))
         tables.append(found.table(reading, rows))
     return pa.concat_tables(tables, promote_options="default"), int(taken.sum()), taken
 
@@ -201,9 +208,11 @@ def found_again(reading: TupleReading, regions: Regions, batch_id: int, read: Tu
     else:
         since, until = int(regions.since.min()), int(regions.until.max())
         others = read.between(query.sides[reading.other].summary, since, until)
-        found = found_pairs(
-            reading, Lines(regions.key, regions.since, regions.until), batch_id, arriving, others
-        )
+        if query.samples:
+            found = found_pairs(reading, None, batch_id, arriving, others).as_one_line()
+        else:
+            lines = Lines(regions.key, regions.since, regions.until)
+            found = found_pairs(reading, lines, batch_id, arriving, others)
     if (found.matches.counts != regions.cell).any():
         raise ValueError(f"tuples of a region of batch {batch_id} are no longer, or not yet, all there")
     return found
@@ -226,8 +235,16 @@ def _probes_by_cell(
         rows, _ = probe_selection(regions, taken, probing, probe.reading.spreads)
         return _kept(probe, [probing.table.take(pa.array(rows))]), len(rows), taken
     probed = read.buckets(sides[1 - probe.side].summary, np.unique(regions.bucket))
+    own_batch = OwnBatch(probe.query.is_self_join, probe.query.meets_own_batch(probe.side))
     mine, theirs, charge, made = probe_join(
-        regions, taken, probing, probed, probe.query.preference.window, limit, probe.reading.spreads
+        regions,
+        taken,
+        probing,
+        probed,
+        probe.query.preference.window,
+        limit,
+        probe.reading.spreads,
+        own_batch,
     )
     tables = [probing.table.take(pa.array(mine)), probed.table.take(pa.array(theirs))]
     return _kept(probe, tables if probe.side == 0 else tables[::-1]), charge, made
@@ -244,8 +261,8 @@ def _kept(probe: Probe, tables: Sequence[pa.Table]) -> pa.Table:
         keep &= equal_values(*(table[f".{key}"] for table, key in zip(tables, probe.keys, strict=True)))
     mask = pa.array(keep)
     columns: dict[str, pa.ChunkedArray] = {}
-    for number, (side, table) in enumerate(zip(probe.query.sides, tables, strict=True)):
-        for name in names_read(probe.query, side):
+    for number, table in enumerate(tables):
+        for name in names_read(probe.query, number):
             # The query sees no tuple from before its registration, so it needs no value of a missing column.
             kept = table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(keep))])
             columns[f"{number}{name}"] = kept.filter(mask)

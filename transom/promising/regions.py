@@ -14,6 +14,7 @@ from transom.columns.hashes import mix_bits
 
 # Shares this close to a whole number are rounded to it.
 LEAST_PROMISE = 1e-9
+LEAST_EXPECTED = 1e-6  # of a region in which an even sample has to look, whatever the summary expects there
 WHOLE_BATCH = -1  # the bucket of a region with all selected tuples of a batch
 
 
@@ -100,6 +101,11 @@ class Regions:
         if since is not None:
             is_reachable &= self.until > since
         return is_reachable
+
+    def evenly_promising(self) -> Regions:
+        """The regions with the same promise for each probe, likely or not, so that an even sample looks everywhere."""
+        expected = np.maximum(self.expected, LEAST_EXPECTED)
+        return replace(self, promise=expected, expected=expected, likely=np.ones(len(self), bool))
 
     def at(self, number: int) -> Regions:
         """A single region."""

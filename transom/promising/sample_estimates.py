@@ -7,9 +7,10 @@ window, or whose tuples do not all meet the conditions, is a domain of its strat
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -30,12 +31,41 @@ class SampleEstimate:
 
 
 @dataclass(frozen=True)
+class Strata:
+    """The batches that a sample is drawn from, in order, and how many of how many tuples each drew."""
+
+    batch_id: Ints
+    drawn: Ints
+    total: Ints
+
+
+@dataclass(frozen=True)
+class GroupEstimates:
+    """An estimate for each group; NaN where a `SampleEstimate` has None."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+    def at(self, group: int) -> SampleEstimate:
+        """The estimate of one group."""
+        numbers = (column[group] for column in (self.value, self.low, self.high))
+        return SampleEstimate(*(None if np.isnan(number) else float(number) for number in numbers))
+
+
+@dataclass(frozen=True)
 class EvenSample:
     """The drawn tuples that are in the window: the batch of each, and how many of how many that batch drew."""
 
     batch_id: Ints
     drawn: Ints
     total: Ints
+
+    @cached_property
+    def strata(self) -> Strata:
+        """The batches of the sample."""
+        batch_id, first = np.unique(self.batch_id, return_index=True)
+        return Strata(batch_id, self.drawn[first], self.total[first])
 
     def within_window(self, cut: Mapping[int, int]) -> EvenSample:
         """The sample, given how many tuples of the batches that are cut by the window's start are in the window.
@@ -55,102 +85,168 @@ class EvenSample:
     @property
     def is_complete(self) -> bool:
         """Whether every tuple was drawn."""
-        return bool((self.drawn >= self.total).all())
+        return bool((self.strata.drawn >= self.strata.total).all())
 
     @property
     def weights(self) -> Floats:
         """How many tuples each drawn one represents."""
         return np.maximum(self.total / np.maximum(self.drawn, 1), 1.0)
 
-    def count(self, chosen: Mask) -> SampleEstimate:
+    def estimate(self, function: str, values: Floats | None, chosen: Mask) -> SampleEstimate:
+        """The estimate of an aggregate function; without values, of the number of tuples."""
+        alone = GroupedSample(self, np.zeros(len(self.batch_id), np.int64), 1)
+        return alone.estimates(function, values, chosen).at(0)
+
+
+@dataclass(frozen=True)
+class GroupedSample:
+    """A sample, and the group of each of its tuples.
+
+    A group is a domain of the sample. How many tuples of it there are is an estimate, even if all that were drawn are
+    of it; `counts_all` says that there is one group, which has all tuples that could be drawn.
+    """
+
+    sample: EvenSample
+    codes: Ints
+    size: int
+    counts_all: bool = True
+
+    def estimates(self, function: str, values: Floats | None, chosen: Mask) -> GroupEstimates:
+        """The estimates of an aggregate function for each group; without values, of the number of tuples."""
+        if values is None or function == "count":
+            return self._counts(chosen)
+        estimates: dict[str, Callable[[Floats, Mask], GroupEstimates]] = {
+            "sum": self._sums,
+            "avg": self._means,
+            "median": self._medians,
+        }
+        return estimates[function](values, chosen)
+
+    def _counts(self, chosen: Mask) -> GroupEstimates:
         """The number of the tuples that a mask chooses.
 
         Its bounds are Wilson's: an interval around an estimated share near 0 or 1 is not symmetric.
         """
-        made = self._total(chosen.astype(np.float64))
-        error = self._error(chosen.astype(np.float64))
-        _, first = np.unique(self.batch_id, return_index=True)
-        whole = float(self.total[first].sum())
-        if error == 0 and made.value is not None:  # all tuples of the batches were counted
-            counted = float(round(made.value))
-            return SampleEstimate(counted, counted, counted)
-        if not made.value or not error or not 0 < made.value < whole:
-            return made
-        share, z = made.value / whole, self._quantile
-        size = share * (1 - share) / (error / whole) ** 2  # as large as a simple sample with this error
+        made, counted = self._totals(chosen.astype(np.float64)), self._sum(chosen.astype(np.float64))
+        value, errors = made.value, self._errors(chosen.astype(np.float64))
+        strata = self.sample.strata
+        whole = float(strata.total.sum())
+        value, low, high = value.copy(), made.low.copy(), made.high.copy()
+        inner = np.flatnonzero((errors > 0) & (value > 0) & (value < whole))
+        share, z = value[inner] / whole, self._quantile
+        size = (
+            share * (1 - share) / (errors[inner] / whole) ** 2
+        )  # as large as a simple sample with this error
         middle = share + z**2 / (2 * size)
-        away = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
-        low, high = ((middle + side * away) / (1 + z**2 / size) * whole for side in (-1, 1))
-        return SampleEstimate(made.value, max(low, float(chosen.sum())), high)
+        away = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+        low[inner] = np.maximum((middle - away) / (1 + z**2 / size) * whole, counted[inner])
+        high[inner] = (middle + away) / (1 + z**2 / size) * whole
+        certain = np.flatnonzero(errors == 0)  # each batch drew either nothing else or nothing of the group
+        value[certain] = np.round(value[certain])
+        low[certain] = high[certain] = value[certain]
+        if not self.counts_all:  # others may not have been drawn: Wilson's bound for each batch
+            unsure = np.where(strata.drawn < strata.total, z**2, 0)
+            doubt = strata.total * unsure / (strata.drawn + unsure)
+            cells = np.unique(self._cells[chosen])
+            of_group = np.bincount(cells // len(doubt), doubt[cells % len(doubt)], self.size)
+            low[certain] = np.maximum(value - of_group, counted)[certain]
+            high[certain] = (value + doubt.sum() - of_group)[certain]
+        return GroupEstimates(value, low, high)
 
-    def sum(self, values: Floats, chosen: Mask) -> SampleEstimate:
+    def _sums(self, values: Floats, chosen: Mask) -> GroupEstimates:
         """The sum of the values that a mask chooses."""
-        return self._total(np.where(chosen, values, 0.0)) if chosen.any() else SampleEstimate(None)
+        return self._where_any(chosen, self._totals(np.where(chosen, values, 0.0)))
 
-    def avg(self, values: Floats, chosen: Mask) -> SampleEstimate:
+    def _means(self, values: Floats, chosen: Mask) -> GroupEstimates:
         """The mean of the values that a mask chooses: a ratio of two estimated totals."""
-        if not chosen.any():
-            return SampleEstimate(None)
-        weights = self.weights * chosen
-        mean = float((weights * np.where(chosen, values, 0.0)).sum() / weights.sum())
-        error = self._error(np.where(chosen, values - mean, 0.0))
-        return self._bounded(mean, None if error is None else error / float(weights.sum()))
+        weights = self.sample.weights * chosen
+        represented = np.maximum(self._sum(weights), 1.0)
+        means = self._sum(weights * np.where(chosen, values, 0.0)) / represented
+        errors = self._errors(np.where(chosen, values - means[self.codes], 0.0))
+        # The mean is of the chosen tuples, which may be few: the deviations from it have one degree of freedom less.
+        sizes = self._sum(chosen.astype(np.float64))
+        errors = errors * np.sqrt(sizes / np.maximum(sizes - 1, 1)) / represented
+        freedom = np.minimum(float((self.sample.strata.drawn - 1).sum()), sizes - 1)
+        away = student_quantiles((1 + CONFIDENCE) / 2, freedom) * errors
+        return self._where_any(chosen, _bounded(means, away))
 
-    def median(self, values: Floats, chosen: Mask) -> SampleEstimate:
+    def _medians(self, values: Floats, chosen: Mask) -> GroupEstimates:
         """The median of the values that a mask chooses; its bounds are quantiles (Woodruff, 1952)."""
-        if not chosen.any():
-            return SampleEstimate(None)
-        weights = self.weights[chosen]
-        order = np.argsort(values[chosen], kind="stable")
-        ordered, weights = values[chosen][order], weights[order]
-        # Half of a tuple's weight is below its own value: with equal weights, this is the usual median.
-        ranks = (np.cumsum(weights) - weights / 2) / weights.sum()
-        median = float(np.interp(0.5, ranks, ordered))
-        below = np.where(chosen, (values <= median) - 0.5, 0.0)
-        error = self._error(below)
-        if error is None:
-            return SampleEstimate(median)
-        away = self._quantile * error / float(weights.sum())
-        low, high = np.interp([0.5 - away, 0.5 + away], ranks, ordered).tolist()
-        return SampleEstimate(median, low, high)
+        order = np.flatnonzero(chosen)
+        order = order[np.lexsort((values[order], self.codes[order]))]
+        bounds = np.searchsorted(self.codes[order], np.arange(self.size + 1))
+        parts = [order[start:stop] for start, stop in pairwise(bounds.tolist())]
+        ranks = [self._ranks(part) for part in parts]
+        medians = np.array(
+            [
+                np.interp(0.5, rank, values[part]) if len(part) else np.nan
+                for rank, part in zip(ranks, parts, strict=True)
+            ]
+        )
+        below = np.where(chosen, (values <= medians[self.codes]) - 0.5, 0.0)
+        away = self._quantile * self._errors(below) / np.maximum(self._sum(self.sample.weights * chosen), 1.0)
+        low, high = medians.copy(), medians.copy()
+        for group, (rank, part) in enumerate(zip(ranks, parts, strict=True)):
+            if len(part):
+                ends = [0.5 - away[group], 0.5 + away[group]]
+                low[group], high[group] = np.interp(ends, rank, values[part])
+        is_unknown = ~np.isfinite(away)
+        low[is_unknown] = high[is_unknown] = np.nan
+        return self._where_any(chosen, GroupEstimates(medians, low, high))
 
-    def _total(self, amounts: Floats) -> SampleEstimate:
-        return self._bounded(float((self.weights * amounts).sum()), self._error(amounts))
+    def _ranks(self, rows: Ints) -> Floats:
+        """The rank of each of some tuples, from 0 to 1.
 
-    def _bounded(self, value: float, error: float | None) -> SampleEstimate:
-        if error is None or not math.isfinite(error):
-            return SampleEstimate(value)
-        away = self._quantile * error
-        return SampleEstimate(value, value - away, value + away)
+        Half of a tuple's weight is below its own value: with equal weights, this gives the usual median.
+        """
+        weights = self.sample.weights[rows]
+        return (np.cumsum(weights) - weights / 2) / weights.sum()
 
-    def _error(self, amounts: Floats) -> float | None:
-        """The standard error of the total of some amounts; None if no batch drew two tuples of an incomplete draw."""
-        _, first, stratum = np.unique(self.batch_id, return_index=True, return_inverse=True)
-        drawn, total = self.drawn[first].astype(np.float64), self.total[first].astype(np.float64)
-        sums, squares = (np.bincount(stratum, numbers) for numbers in (amounts, amounts**2))
-        spread = np.maximum(squares - sums**2 / drawn, 0)
-        known = drawn > 1
-        if not known.any():
-            return 0.0 if self.is_complete else None
-        pooled = spread[known].sum() / (drawn[known] - 1).sum()
-        variance = np.where(known, spread / np.maximum(drawn - 1, 1), pooled)
-        return math.sqrt(float((total**2 * np.clip(1 - drawn / total, 0, 1) * variance / drawn).sum()))
+    def _totals(self, amounts: Floats) -> GroupEstimates:
+        return _bounded(self._sum(self.sample.weights * amounts), self._quantile * self._errors(amounts))
 
-    @property
+    def _where_any(self, chosen: Mask, made: GroupEstimates) -> GroupEstimates:
+        """The estimates of groups with a chosen tuple; others have none."""
+        is_empty = np.bincount(self.codes[chosen], minlength=self.size) == 0
+        return GroupEstimates(*(np.where(is_empty, np.nan, part) for part in vars(made).values()))
+
+    def _sum(self, amounts: Floats) -> Floats:
+        return np.bincount(self.codes, amounts, self.size).astype(np.float64)
+
+    @cached_property
+    def _cells(self) -> Ints:
+        """The group and the batch of each tuple, as one number."""
+        strata = self.sample.strata
+        return self.codes * len(strata.batch_id) + np.searchsorted(strata.batch_id, self.sample.batch_id)
+
+    def _errors(self, amounts: Floats) -> Floats:
+        """The standard error of the total of some amounts; NaN if no batch drew two tuples of an incomplete draw."""
+        strata = self.sample.strata
+        drawn, total = strata.drawn.astype(np.float64), strata.total.astype(np.float64)
+        is_known = drawn > 1
+        if not is_known.any():
+            return np.full(self.size, 0.0 if self.sample.is_complete else np.nan)
+        cell, place = np.unique(self._cells, return_inverse=True)
+        group, stratum = cell // len(drawn), cell % len(drawn)
+        sums, squares = (np.bincount(place, numbers, len(cell)) for numbers in (amounts, amounts**2))
+        spread = np.maximum(squares - sums**2 / drawn[stratum], 0)
+        factor = total**2 * np.clip(1 - drawn / total, 0, 1) / drawn
+        some = np.flatnonzero(is_known[stratum])
+        group, stratum, spread = group[some], stratum[some], spread[some]
+        variance = np.bincount(group, factor[stratum] * spread / (drawn[stratum] - 1), self.size)
+        # A batch that drew one tuple is taken to be like the others.
+        pooled = np.bincount(group, spread, self.size) / (drawn[is_known] - 1).sum()
+        return np.sqrt(variance + pooled * factor[~is_known].sum())
+
+    @cached_property
     def _quantile(self) -> float:
-        _, first = np.unique(self.batch_id, return_index=True)
-        return student_quantile((1 + CONFIDENCE) / 2, int((self.drawn[first] - 1).sum()))
+        return student_quantile((1 + CONFIDENCE) / 2, int((self.sample.strata.drawn - 1).sum()))
 
-    def estimate(self, function: str, values: Floats | None, chosen: Mask) -> SampleEstimate:
-        """The estimate of an aggregate function; without values, of the number of tuples."""
-        if values is None or function == "count":
-            return self.count(chosen)
-        estimates: dict[str, Callable[[Floats, Mask], SampleEstimate]] = {
-            "sum": self.sum,
-            "avg": self.avg,
-            "median": self.median,
-        }
-        return estimates[function](values, chosen)
+
+def _bounded(value: Floats, away: Floats) -> GroupEstimates:
+    """Estimates with bounds that are so far away, where that is known."""
+    away = np.where(np.isfinite(away), away, np.nan)
+    return GroupEstimates(value, value - away, value + away)
 
 
 def student_quantile(share: float, freedom: int) -> float:
@@ -159,8 +255,13 @@ def student_quantile(share: float, freedom: int) -> float:
     >>> round(student_quantile(0.975, 10), 2), round(student_quantile(0.975, 1000), 2)
     (2.23, 1.96)
     """
-    z, n = NormalDist().inv_cdf(share), max(freedom, 1)
-    return (
+    return float(student_quantiles(share, np.array([freedom], np.float64))[0])
+
+
+def student_quantiles(share: float, freedom: Floats) -> Floats:
+    """The same quantile for several degrees of freedom."""
+    z, n = NormalDist().inv_cdf(share), np.maximum(freedom, 1)
+    return np.asarray(
         z
         + (z**3 + z) / (4 * n)
         + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from transom.columns.arrays import Floats, Ints
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.promising.answers import (
     Shown,
     answer_in_window,
@@ -26,6 +26,7 @@ from transom.promising.found_tuples import column_reader
 from transom.promising.key_matches import EARLIEST
 from transom.promising.key_planner import BatchOrder, KeyPlanner
 from transom.promising.probe_planner import MAX_DEFERRED_REGIONS
+from transom.promising.rarest_first import RareSelections, take_rarest
 from transom.promising.regions import Regions
 from transom.promising.selection_index import IndexedRows, SelectedRows, SelectionIndex
 from transom.promising.tuples import KeptTuples
@@ -160,7 +161,70 @@ def answer_together(
         for share in _shares(summary, selected, by_key, budgets):
             pending = None if share.order is None else _deferred(summary, selected, share, by_key)
             _answer(answers, selected, share, pending, by_key, moment, scalars)
+        if len(members := _rarest_members(selected, by_key, budgets)):
+            _answer(answers, *_rarest(summary, selected, members, by_key, budgets), by_key, moment, scalars)
     return answers
+
+
+def _rarest_members(selected: _Selected, by_key: KeyPlanner, budgets: Mapping[str, int | None]) -> Ints:
+    """The selections with asc whose budget may not suffice for the batch and what they have deferred."""
+    states = by_key.state.queries
+    return np.array(
+        [
+            number
+            for number, (name, query) in enumerate(zip(selected.names, selected.group.queries, strict=True))
+            if query.preference.order == "asc"
+            and not query.figures
+            and query.rest is None
+            and budgets[name]
+            and (states[name].waits or int(selected.counts[number]) > (budgets[name] or 0))
+        ],
+        np.int64,
+    )
+
+
+def _rarest(
+    summary: str,
+    selected: _Selected,
+    members: Ints,
+    by_key: KeyPlanner,
+    budgets: Mapping[str, int | None],
+) -> tuple[_Selected, _Share, _Deferred]:
+    """What selections with asc take of the batch and of what they have deferred."""
+    arrival, queries = (
+        by_key.arrivals[summary],
+        [selected.group.queries[number] for number in members.tolist()],
+    )
+    names = [selected.names[number] for number in members.tolist()]
+    before = [by_key.state.queries[name].pending[0] for name in names]
+    owners = np.repeat(np.arange(len(members)), [len(own) for own in before])
+    deferred = Regions.concatenated(before)
+    promises: dict[str, tuple[int, Floats]] = {}
+    for query in queries:
+        if query.promise_in_window not in promises:
+            promises[query.promise_in_window] = len(promises), by_key.value_promises(query, arrival)
+    columns = {f".{column}": None for query in queries for column in query.sides[0].columns}
+    made = take_rarest(
+        RareSelections(
+            selected.group.index,
+            members,
+            np.array([budgets[name] for name in names]),
+            ["time", *columns],
+            np.stack([worth for _, worth in promises.values()]),
+            np.array([promises[query.promise_in_window][0] for query in queries]),
+            deferred,
+            owners,
+            _is_reachable(summary, queries, deferred, owners, by_key),
+        ),
+        selected.rows,
+        arrival,
+        by_key.batch_id,
+        summary,
+        by_key.read,
+    )
+    share = _Share(members, made.rows.counts + made.skipped, made.rows)
+    pending = _Deferred(made.pending, made.bounds, made.lost, made.missed)
+    return replace(selected, tuples=made.tuples), share, pending
 
 
 def _shares(
@@ -214,11 +278,8 @@ def _deferred(summary: str, selected: _Selected, share: _Share, by_key: KeyPlann
     new = replace(by_key.batch_regions(summary, share.counts, last), done=share.taken)
     regions = Regions.concatenated([*before, new])
     owners = np.concatenate([np.repeat(np.arange(size), [len(own) for own in before]), np.arange(size)])
-    kept = state.summaries[summary].representation
-    windows = [selected.group.queries[number].preference.window for number in share.numbers.tolist()]
-    now = 0 if kept.high is None else kept.high
-    since = np.array([EARLIEST if window is None else now - window for window in windows])
-    is_kept = regions.is_reachable(kept.floor, kept.floor, since[owners])
+    queries = [selected.group.queries[number] for number in share.numbers.tolist()]
+    is_kept = _is_reachable(summary, queries, regions, owners, by_key)
     gone = ~is_kept
     lost = np.bincount(owners[gone], regions.expected_left[gone], size).astype(np.float64)
     missed = np.bincount(owners[gone], regions.left[gone], size).astype(np.int64)
@@ -226,6 +287,17 @@ def _deferred(summary: str, selected: _Selected, share: _Share, by_key: KeyPlann
     order = order[np.argsort(owners[order], kind="stable")]
     bounds = np.searchsorted(owners[order], np.arange(size + 1))
     return _Deferred(regions.where(order), bounds, lost, missed)
+
+
+def _is_reachable(
+    summary: str, queries: Sequence[PreferenceQuery], regions: Regions, owners: Ints, by_key: KeyPlanner
+) -> Mask:
+    """Whether the tuples of each region are all kept and in the window of its query."""
+    kept = by_key.state.summaries[summary].representation
+    windows = [query.preference.window for query in queries]
+    now = 0 if kept.high is None else kept.high
+    since = np.array([EARLIEST if window is None else now - window for window in windows])
+    return regions.is_reachable(kept.floor, kept.floor, since[owners])
 
 
 def _answer(

@@ -6,7 +6,7 @@ save. A budget of time also pays for insertion, so equation 1 decides. A budget 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from transom.elements import Summary
 from transom.plan.limits import Limits
 from transom.plan.planner import Planner
 from transom.promising.batch_tuples import NUMBER_COLUMN, BatchArrival, as_numbers, concat_tuples
+from transom.promising.regions import WHOLE_BATCH
 from transom.promising.representation import Representation
 from transom.promising.structure_choice import Costs, best_structure, corrected, trial
 from transom.promising.structure_trials import MeasuredStructures
@@ -62,7 +63,7 @@ def choose_structure(
     for query, preferred in given.queries.items():
         sides = [side.summary for side in preferred.sides]
         budget = given.budgets.get(query)
-        if name not in sides or budget is None or len(sides) != 2:
+        if name not in sides or budget is None or len(sides) != 2 or preferred.is_combined:
             continue
         arriving = given.arrivals.get(sides[1 - sides.index(name)])
         if arriving is None or not arriving.rows:
@@ -199,19 +200,24 @@ def _without_deferred(
     for query, preferred in queries.items():
         sides = [side.summary for side in preferred.sides]
         if name in sides and query in states:
-            query_state = states[query]
-            arriving = len(sides) - 1 - sides.index(name)  # a selection has one side, whose tuples arrive
-            regions = query_state.pending[arriving]
-            # The buckets of values between two numbers are not known by their keys.
-            stays = regions.by_key if shape.between is None else np.zeros(len(regions), bool)
-            lost_regions, kept = regions.where(~stays), regions.where(stays)
-            if not preferred.samples:  # a sample has one line for all values
-                kept = replace(kept, bucket=bucket_of(shape, kept.key))
-            pending = tuple(
-                kept if side == arriving else part for side, part in enumerate(query_state.pending)
-            )
-            lost, missed = float(lost_regions.expected_left.sum()), int(lost_regions.left.sum())
-            states[query] = replace(
-                query_state, pending=pending, lost=query_state.lost + lost, missed=query_state.missed + missed
-            )
+            # A selection has one side, whose tuples arrive.
+            arriving = [len(sides) - 1 - place for place, side in enumerate(sides) if side == name]
+            states[query] = _without_cells(states[query], arriving, shape)
     return replace(promising_state, queries=states)
+
+
+def _without_cells(query_state: PreferenceState, arriving: Sequence[int], shape: Summary) -> PreferenceState:
+    """A query without the deferred regions of some arriving sides that are cells; those by key get new buckets."""
+    pending, lost, missed = list(query_state.pending), 0.0, 0
+    for side in arriving:
+        regions = pending[side]
+        # The buckets of values between two numbers are not known by their keys.
+        stays = regions.by_key if shape.between is None else np.zeros(len(regions), bool)
+        lost_regions, kept = regions.where(~stays), regions.where(stays)
+        is_whole = kept.bucket == WHOLE_BATCH  # a line for all values
+        pending[side] = replace(kept, bucket=np.where(is_whole, WHOLE_BATCH, bucket_of(shape, kept.key)))
+        lost += float(lost_regions.expected_left.sum())
+        missed += int(lost_regions.left.sum())
+    return replace(
+        query_state, pending=tuple(pending), lost=query_state.lost + lost, missed=query_state.missed + missed
+    )

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.elements import Preference
-from transom.sql.promise import EstimatedCount, Promise, promise_name
+from transom.sql.promise import Arithmetic, EstimatedCount, Promise, promise_name
 from transom.sql.query import Predicate, Scalar
 
 
@@ -30,30 +30,48 @@ class Side:
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the result: Spark SQL over the sides' columns, named `` `0.item` ``, `` `1.ts` ``."""
+    """A column of the result: Spark SQL over the sides' columns, named `` `0.item` ``, `` `1.ts` ``.
+
+    With GROUP BY, it is the key of this number.
+    """
 
     name: str
     sql: str
     type: pa.DataType
+    key: int | None = None
 
 
 @dataclass(frozen=True)
 class Figure:
-    """An aggregate over the selected tuples: a function of the table that is allowed WITH PREFERENCE.
+    """An aggregate over the selected tuples or pairs: a function of the table that is allowed WITH PREFERENCE.
 
-    The scalar reads the stream's columns, like `Side.where`; without a scalar, the figure counts tuples.
+    The scalar reads the columns of the side's stream, like `Side.where`, or without a side those of a pair, like
+    an `Output`. Without a scalar, the figure counts tuples.
     """
 
     name: str
     function: str
     argument: Scalar | None
     type: pa.DataType
+    side: int | None = 0
+
+
+@dataclass(frozen=True)
+class PreferenceKey:
+    """An expression of GROUP BY, over the tuples of one side, or without a side over pairs."""
+
+    scalar: Scalar
+    side: int | None = 0
 
 
 @dataclass(frozen=True)
 class PreferenceQuery:
-    """One side: a selection, or aggregates (`figures`) over one. Two sides: a window join on their summaries'
-    columns; `rest` is the condition on a pair beside that, over the columns that `outputs` are over."""
+    """One side: a selection. Two sides: a window join on their summaries' columns; `rest` is the condition on a pair
+    beside that, over the columns that `outputs` are over.
+
+    Aggregates (`figures`) over either have groups by `keys`, and `outputs` are then the keys that are selected.
+    `names` is the SELECT list in its order, if it has both.
+    """
 
     sides: tuple[Side, ...]
     preference: Preference
@@ -62,6 +80,8 @@ class PreferenceQuery:
     figures: tuple[Figure, ...] = ()
     rest: str | None = None
     functions: frozenset[str] = frozenset()  # user-defined functions it calls
+    keys: tuple[PreferenceKey, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def bound(self) -> PreferenceQuery:
@@ -69,15 +89,32 @@ class PreferenceQuery:
         return self
 
     @cached_property
+    def is_combined(self) -> bool:
+        """Whether its aggregates over a join need no pairs: each condition, key and argument reads one side."""
+        sides = [*(figure.side for figure in self.figures), *(key.side for key in self.keys)]
+        return len(self.sides) == 2 and bool(self.figures) and self.rest is None and None not in sides
+
+    @cached_property
     def samples(self) -> bool:
-        """Whether its aggregates are over an even sample of the selected tuples, and are estimates for all of them."""
-        return bool(self.figures) and self.is_even
+        """Whether its aggregates are over an even sample of the tuples or pairs, and are estimates for all of them."""
+        return bool(self.figures) and not self.is_combined and (self.is_even or self._is_even_join)
 
     @cached_property
     def is_even(self) -> bool:
-        """Whether a budget draws an even sample of the tuples that it selects."""
-        is_plain = isinstance(self.promise, EstimatedCount) and self.preference.fade == 1
-        return len(self.sides) == 1 and self.preference.order == "weighted" and is_plain
+        """Whether it is a selection, and a budget draws an even sample of the tuples that it selects."""
+        return len(self.sides) == 1 and self._is_fair and isinstance(self.promise, EstimatedCount)
+
+    @property
+    def _is_even_join(self) -> bool:
+        """Whether it is a join in which every pair promises the same: the promise is the number of a value's pairs."""
+        match self.promise:
+            case Arithmetic("*", EstimatedCount() as one, EstimatedCount() as other):
+                return len(self.sides) == 2 and self._is_fair and one != other
+        return False
+
+    @property
+    def _is_fair(self) -> bool:
+        return self.preference.order == "weighted" and self.preference.fade == 1
 
     @property
     def expires(self) -> bool:
@@ -93,15 +130,34 @@ class PreferenceQuery:
         """
         if len(self.sides) == 2 or self.preference.order != "desc":
             return None
+        return self.promise_in_window
+
+    @cached_property
+    def promise_in_window(self) -> str:
+        """A name of its promise and its window: selections with the same have the same promises."""
         return f"{promise_name(self.promise)} in {self.preference.window}"
 
     @property
+    def is_self_join(self) -> bool:
+        """Whether a stream is joined with itself: a batch has tuples of both sides."""
+        return len(self.sides) == 2 and self.sides[0].stream == self.sides[1].stream
+
+    def meets_own_batch(self, side: int) -> bool:
+        """Whether arriving tuples of a side meet those of their own batch: in a self join, from the first side only."""
+        return self.is_self_join and side == 0
+
+    def counted_as(self, side: int) -> tuple[str, int]:
+        """What the promise calls the stream of a side: its name, and which of the streams of that name it is."""
+        return self.sides[side].stream, side if self.is_self_join else 0
+
+    @property
     def streams(self) -> tuple[str, ...]:
-        """The streams of its sides."""
-        return tuple(side.stream for side in self.sides)
+        """The streams of its sides, each once."""
+        return tuple(dict.fromkeys(side.stream for side in self.sides))
 
     @property
     def selected(self) -> tuple[tuple[str, bool], ...]:
-        """The names of its outputs and aggregates; none is a group column."""
-        names = [*(output.name for output in self.outputs), *(figure.name for figure in self.figures)]
-        return tuple((name, False) for name in names)
+        """The names of its outputs and aggregates, each with whether it is a group column."""
+        are_keys = {output.name: output.key is not None for output in self.outputs}
+        are_keys |= {figure.name: False for figure in self.figures}
+        return tuple((name, are_keys[name]) for name in self.names or are_keys)

@@ -16,10 +16,14 @@ from transom.columns.arrays import Floats
 
 @dataclass(frozen=True)
 class EstimatedCount:
-    """The estimated number of a stream's tuples that have the tuple's value of a summarized column."""
+    """The estimated number of a stream's tuples that have the tuple's value of a summarized column.
+
+    If the stream is joined with itself, `occurrence` is 0 for the first in FROM, and 1 for the second.
+    """
 
     stream: str
     column: str
+    occurrence: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from transom.elements import ClockKind, Preference, Summary
 from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
 from transom.promising.representation import Zones
-from transom.sql.preference_query import PreferenceQuery, Side
+from transom.sql.preference_query import PreferenceKey, PreferenceQuery, Side
 from transom.sql.promise import counts
 from transom.sql.query import Query
 from transom.state.promising import PreferenceState, PromisingState
@@ -72,6 +72,8 @@ class PreferencePlan:
     budget: str | None
     sides: tuple[SidePlan, ...]
     rest: str | None  # the condition on pairs besides the equality
+    keys: tuple[str, ...]  # of GROUP BY
+    combined: bool  # whether its aggregates over a join are computed without pairs
     pending: bool
     regions: int  # deferred
     probes_left: int  # in these
@@ -147,7 +149,7 @@ def preference_plans(
         done = (query_state or PreferenceState(())).coverage
         yield PreferencePlan(
             name,
-            "join" if len(query.sides) == 2 else "aggregates" if query.figures else "selection",
+            "aggregates" if query.figures else "join" if len(query.sides) == 2 else "selection",
             query.preference.order,
             promise_text(query.promise, streams=len(query.sides) > 1),
             query.preference.fade,
@@ -155,6 +157,8 @@ def preference_plans(
             _budget(query.preference),
             tuple(map(_side, query.sides)),
             query.rest,
+            tuple(_key(query, key) for key in query.keys),
+            query.is_combined,
             query_state is None,
             sum(map(len, pending)),
             sum(int(regions.left.sum()) for regions in pending),
@@ -170,6 +174,12 @@ def _side(side: Side) -> SidePlan:
     return SidePlan(
         side.stream, side.summary, where, None if side.guide is None else predicate_text(side.guide)
     )
+
+
+def _key(query: PreferenceQuery, key: PreferenceKey) -> str:
+    if len(query.sides) == 1 or key.side is None:
+        return key.scalar.sql
+    return f"{key.scalar.sql} of {query.sides[key.side].stream}"
 
 
 def _budget(preference: Preference) -> str | None:

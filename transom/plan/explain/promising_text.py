@@ -79,10 +79,14 @@ def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
             yield f"  {whose}where {detail.short(side.where)}{asked}"
     if query.rest is not None:
         yield f"  pairs for which {detail.short(query.rest)}"
+    if query.keys:
+        yield f"  groups by {detail.short(', '.join(query.keys))}"
     fade = f", fading by {query.fade:g} with each granularity" if query.fade != 1 else ""
     yield f"  preference {query.order} {detail.short(query.promise)}{fade}"
     window = "all that is kept" if query.window is None else f"window {query.window}"
     budget = "no budget: everything is probed" if query.budget is None else f"budget {query.budget} a batch"
+    if query.combined:
+        budget = "tuples are counted, and no pairs are produced: no budget is needed"
     yield f"  {window}; {budget}"
     if not query.pending:
         yield f"  {coverage_text(query.probes, query.produced, query.skipped, query.share)}"

@@ -1,8 +1,9 @@
-"""Binds queries WITH PREFERENCE: a selection of one stream, aggregates over it, or a join of two."""
+"""Binds queries WITH PREFERENCE: a selection of one stream or a join of two, and aggregates over either."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
@@ -21,9 +22,9 @@ from transom.sql.binding.scope import ResolvedColumn, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
-from transom.sql.preference_query import Figure, Output, PreferenceQuery, Side
+from transom.sql.preference_query import Figure, Output, PreferenceKey, PreferenceQuery, Side
 from transom.sql.query import Scalar
-from transom.sql.syntax.canonical import Printer, bare, quote
+from transom.sql.syntax.canonical import Printer, bare, quote, whole_number
 from transom.sql.syntax.parsed_query import Parsed
 
 
@@ -73,11 +74,6 @@ class _Streams(Scope):
             )
         if len(self.sources) == 2:
             self.parsed.fail("a query WITH PREFERENCE reads one stream or joins two", node)
-        if any(source.relation.name == relation.name for source in self.sources):
-            self.parsed.fail(
-                f"{relation.name} can't be joined with itself WITH PREFERENCE; {_BOUNDED} can do that",
-                node,
-            )
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.queries}:
@@ -166,12 +162,7 @@ class _Reader:
             length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
             message = f"a query WITH PREFERENCE has no bracket; write WINDOW '{length}' at its end"
             raise SQLError(message, parsed.text, parsed.bracket.start, parsed.bracket.end)
-        for kind, what in (
-            ("group", "GROUP BY"),
-            ("having", "HAVING"),
-            ("order", "ORDER BY"),
-            ("limit", "LIMIT"),
-        ):
+        for kind, what in (("having", "HAVING"), ("order", "ORDER BY"), ("limit", "LIMIT")):
             if (node := select.args.get(kind)) is not None:
                 instead = f"; {_BOUNDED} can have it" if select.args.get("joins") else ""
                 parsed.fail(f"{what} is not supported WITH PREFERENCE{instead}", node)
@@ -195,21 +186,6 @@ class _Reader:
         conditions += conjuncts(None if where is None else where.this)
         # A JOIN without a condition comes with TRUE for one.
         return [node for node in conditions if not (isinstance(node, exp.Boolean) and node.this)]
-
-    def _bounded_join(self) -> str:
-        """FROM and the window of a window query over the same join."""
-        first, second = self.scope.sources
-        link = self.guides.link
-        columns = () if link is None else link.columns
-        condition = " = ".join(f"{column.source.alias}.{column.name}" for column in columns) or "..."
-        window = self.clause.preference.window
-        length = "1 minute" if window is None else format_duration(window)
-        start, end = (f"{source.alias}.{source.relation.time}" for source in (first, second))
-        names = " JOIN ".join(f"{source.relation.name} {source.alias}" for source in (first, second))
-        return (
-            f"FROM {names} ON {condition} AND {end} BETWEEN {start} - INTERVAL {length} AND "
-            f"{start} + INTERVAL {length} [RANGE {length} SLIDE {length}]"
-        )
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
         first, second = self.scope.sources[0], self.scope.sources[-1]
@@ -242,7 +218,8 @@ class _Reader:
     # --- building --------------------------------------------------------------------
 
     def _build(self) -> PreferenceQuery:
-        outputs, figures = self._items()
+        keys = self._keys()
+        outputs, figures, names = self._items(keys)
         rest = self._rest()
         return PreferenceQuery(
             sides=tuple(self._side(at) for at in range(len(self.own))),
@@ -252,6 +229,8 @@ class _Reader:
             figures=figures,
             rest=rest,
             functions=frozenset(name for view in (*self.own, self.pairs) for name in view.printer.called),
+            keys=tuple(keys.values()),
+            names=names if outputs and figures else (),
         )
 
     def _alone(self, at: int) -> list[exp.Expr]:
@@ -283,7 +262,7 @@ class _Reader:
         return {column.name for column in found if column is not None and column.source is source}
 
     def _needed(self, at: int) -> set[str]:
-        expressions = [*self._conditions(), *self.parsed.select.expressions]
+        expressions = [*self._conditions(), *self.parsed.select.expressions, *self._key_nodes()]
         promised = (self.guides.column_of(leaf) for leaf in leaves_of(self.clause.promise))
         source = self.scope.sources[at]
         return {name for node in expressions for name in self._reads(at, node)} | {
@@ -300,10 +279,61 @@ class _Reader:
             texts.append(f"({text})" if isinstance(node, exp.Or) and len(across) > 1 else text)
         return " AND ".join(texts) or None
 
-    def _items(self) -> tuple[tuple[Output, ...], tuple[Figure, ...]]:
+    def _key_nodes(self) -> list[exp.Expr]:
+        """The expressions of GROUP BY; a position or an alias refers to an item of SELECT."""
+        group, items = self.parsed.select.args.get("group"), self.parsed.select.expressions
+        if group is None:
+            return []
+        for node in group.find_all(exp.Rollup, exp.Cube, exp.GroupingSets):
+            message = (
+                "ROLLUP, CUBE and GROUPING SETS are not supported; register a query for each set of keys"
+            )
+            self.parsed.fail(message, node)
+        if group.args.get("all"):
+            written = [bare(item.unalias()) for item in items]
+            return [node for node in written if not self._has_aggregate(node)]
+        aliases = {item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)}
+        nodes = []
+        for node in map(bare, group.expressions):
+            if isinstance(node, exp.Literal) and not node.is_string:
+                if not node.name.isdigit() or not 1 <= whole_number(node.name) <= len(items):
+                    self.parsed.fail(f"GROUP BY position {node.name} is not in the SELECT list", node)
+                node = items[whole_number(node.name) - 1].unalias()
+            elif isinstance(node, exp.Column) and len(node.parts) == 1 and self.scope.find(node) is None:
+                node = aliases.get(node.name.casefold(), node)
+            nodes.append(bare(node))
+        return nodes
+
+    def _keys(self) -> dict[str, PreferenceKey]:
+        """The keys of GROUP BY, by their text over a pair."""
+        keys: dict[str, PreferenceKey] = {}
+        for node in self._key_nodes():
+            if self._has_aggregate(node):
+                self.parsed.fail("GROUP BY can't have an aggregate", node)
+            view, side = self._view(node)
+            view.place = self.pairs.place = "GROUP BY"
+            scalar, over_pairs = view.scalar(node), self.pairs.scalar(node)
+            if scalar is not None and over_pairs is not None:
+                keys.setdefault(over_pairs.sql, PreferenceKey(scalar, side))
+        return keys
+
+    def _view(self, node: exp.Expr) -> tuple[_Over, int | None]:
+        """The columns that an expression reads: those of one side, or of pairs."""
+        sides = self.scope.reads(node)
+        if len(sides) > 1:
+            return self.pairs, None
+        side = min(sides, default=0)
+        return self.own[side], side
+
+    def _has_aggregate(self, node: exp.Expr) -> bool:
+        return any(is_aggregate(part, self.pairs.functions) for part in node.walk())
+
+    def _items(
+        self, keys: Mapping[str, PreferenceKey]
+    ) -> tuple[tuple[Output, ...], tuple[Figure, ...], tuple[str, ...]]:
         outputs: list[Output] = []
         figures: list[Figure] = []
-        taken = set[str]()
+        names: dict[str, str] = {}
         for item in self.parsed.select.expressions:
             node = bare(item.this if isinstance(item, exp.Alias) else item)
             if isinstance(node, exp.Star) or (
@@ -311,34 +341,44 @@ class _Reader:
             ):
                 self.parsed.fail("SELECT * is not supported; name the columns", node)
             name = item.alias if isinstance(item, exp.Alias) else self._auto_name(node)
-            if name.casefold() in taken:
+            if name.casefold() in names:
                 self.parsed.fail(f"two columns of the result are called {name}; give one another alias", item)
-            taken.add(name.casefold())
+            names[name.casefold()] = name
             if is_aggregate(node, self.pairs.functions):
                 figures.append(self._figure(name, node))
             else:
-                outputs.append(self._output(name, node))
-            if outputs and figures:
-                message = "select either columns or aggregates: GROUP BY is not supported WITH PREFERENCE"
-                self.parsed.fail(message, node)
-        return tuple(outputs), tuple(figures)
+                outputs.append(self._output(name, node, keys))
+        group = self.parsed.select.args.get("group")
+        if outputs and figures and group is None:
+            message = (
+                f"{outputs[0].name} is not in an aggregate; GROUP BY {outputs[0].name} makes groups of it"
+            )
+            self.parsed.fail(message, self.parsed.select.expressions[self._first_output()])
+        if group is not None and not figures:
+            self.parsed.fail("GROUP BY needs an aggregate in SELECT", self.parsed.select.expressions[0])
+        return tuple(outputs), tuple(figures), tuple(names.values())
 
-    def _output(self, name: str, node: exp.Expr) -> Output:
-        if any(is_aggregate(part, self.pairs.functions) for part in node.walk()):
+    def _first_output(self) -> int:
+        items = [bare(item.unalias()) for item in self.parsed.select.expressions]
+        return next(at for at, node in enumerate(items) if not is_aggregate(node, self.pairs.functions))
+
+    def _output(self, name: str, node: exp.Expr, keys: Mapping[str, PreferenceKey]) -> Output:
+        if self._has_aggregate(node):
             self.parsed.fail("an expression over an aggregate is not supported WITH PREFERENCE", node)
         self.pairs.place = "SELECT"
         scalar = self.pairs.scalar(node)
-        return Output(name, "", pa.null()) if scalar is None else Output(name, scalar.sql, scalar.type)
+        if scalar is None:
+            return Output(name, "", pa.null())
+        if self.parsed.select.args.get("group") is None:
+            return Output(name, scalar.sql, scalar.type)
+        if scalar.sql not in keys and not self.pairs.typer.missing:
+            self.parsed.fail(f"{name} is neither in GROUP BY nor in an aggregate", node)
+        return Output(name, scalar.sql, scalar.type, [*keys, scalar.sql].index(scalar.sql))
 
     def _figure(self, name: str, node: exp.Expr) -> Figure:
-        if len(self.own) > 1:
-            self.parsed.fail(
-                f"aggregates are not supported over a join WITH PREFERENCE; {_BOUNDED} counts and adds up without "
-                f"producing pairs: {self._bounded_join()}",
-                node,
-            )
-        self.own[0].place = "another aggregate"
-        return bound_figure(self.parsed, name, node, self.own[0].scalar)
+        view, side = self._view(node)
+        view.place = "another aggregate"
+        return replace(bound_figure(self.parsed, name, node, view.scalar), side=side)
 
     def _auto_name(self, node: exp.Expr) -> str:
         """The name of a result's column without an alias: the column's name, or the expression's text."""

@@ -72,8 +72,10 @@ def bound_promise(written: WrittenPromise, column_of: Callable[[Leaf], ResolvedC
             return written
         case Leaf():
             column = column_of(written)
-            kind = EstimatedCount if written.counted else Column
-            return kind(column.source.relation.name, column.name)
+            stream = column.source.relation.name
+            if not written.counted:
+                return Column(stream, column.name)
+            return EstimatedCount(stream, column.name, column.source.occurrence)
     return Arithmetic(
         written.op, bound_promise(written.left, column_of), bound_promise(written.right, column_of)
     )

@@ -34,6 +34,7 @@ class FromItem:
     is_membership: bool = False  # of a semi or anti join: only its condition reads its columns
     is_closed: bool = False  # its condition was read, so its columns can't be read any more
     shown: str = ""  # its name in errors
+    occurrence: int = 0  # how many relations before it in FROM are the same
 
     def __post_init__(self) -> None:
         self.shown = self.shown or self.alias
@@ -100,6 +101,7 @@ class Scope:
         relation, table = self._relation(node)
         self._admit(node, relation, table)
         source = FromItem(node.alias or node.name, relation, node, table)
+        source.occurrence = sum(other.relation.name == relation.name for other in self.sources)
         if any(source.alias.casefold() == other.alias.casefold() for other in self.sources):
             self.parsed.fail(f"{source.alias} is in FROM twice; give one an alias", node)
         if source.alias.casefold() in self.parsed.inlined:
@@ -150,7 +152,10 @@ class Scope:
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
         if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
-            self.parsed.fail(f"{name} has WITH PREFERENCE: no query can read its results", place)
+            self.parsed.fail(
+                f"{name} has WITH PREFERENCE: no query can read its results; it can have GROUP BY itself",
+                place,
+            )
         if name.casefold() in {view.casefold() for view in self.catalog.views}:
             self.parsed.fail(f"{name} is a view; a query WITH PREFERENCE reads streams only", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries
