@@ -182,6 +182,22 @@ def test_a_stack_moves_to_a_shape_with_other_sheets() -> None:
     }
 
 
+def test_a_stack_keeps_its_cells_in_a_shape_with_more_sheets_in_the_same_order() -> None:
+    first, second, third, fourth = layouts((TEXT,))[:4]
+    stack, _ = Sheets({first.id: sheet(first, 1), third.id: sheet(third, 3)}).taken(
+        stack_shape([first, third])
+    )
+    moved, _ = Sheets(stacks=[stack]).taken(stack_shape([second, first, fourth, third]))
+    assert moved.selections is stack.selections, "nothing is sorted or copied"
+    assert texts(Sheets(stacks=[moved])) == texts(Sheets(stacks=[stack]))
+    assert [moved.table(number).num_rows for number in (0, 2)] == [0, 0]
+    assert stack.reshaped(stack_shape([third, first])) is None
+    back, _ = Sheets(stacks=[moved]).taken(stack_shape([first, third]))
+    assert back.selections is stack.selections and texts(Sheets(stacks=[back])) == texts(
+        Sheets(stacks=[stack])
+    )
+
+
 def test_selections_leave_stacks_and_tables() -> None:
     first, second, third = layouts(())[:3]
     tables = {first.id: sheet(first, 1, 2), second.id: sheet(second, 3), third.id: sheet(third, 4, 5)}

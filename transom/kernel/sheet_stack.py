@@ -8,7 +8,7 @@ read as one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import is_not
 from typing import Any
@@ -246,6 +246,25 @@ class SheetStack:
     def fits(self, shape: StackShape) -> bool:
         """Whether all sheets that have cells are in another shape."""
         return shape is self.shape or not bool((self.sheets_in(shape) < 0).any())
+
+    def reshaped(self, shape: StackShape) -> SheetStack | None:
+        """The same cells in another shape that they fit; None if it has their sheets in another order."""
+        sheets = self.sheets_in(shape)
+        if (sheets[1:] < sheets[:-1]).any():
+            return None
+        numbers = map(self.shape.column_numbers.get, shape.column_numbers)
+        moved = replace(
+            self,
+            shape=shape,
+            offsets=np.searchsorted(sheets, np.arange(len(shape.layouts) + 1)),
+            states=[
+                _no_states(column) if number is None else self.states[number]
+                for column, number in zip(shape.columns, numbers, strict=True)
+            ],
+        )
+        if "groups" in vars(self):
+            vars(moved)["groups"] = self.groups
+        return moved
 
     @cached_property
     def groups(self) -> Ints | None:

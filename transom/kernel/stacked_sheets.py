@@ -103,8 +103,10 @@ class Sheets(Mapping[str, pa.Table]):
         parts = self.parts_in(shape)
         if not parts:
             return empty_stack(shape), self
-        is_whole = len(parts) == 1 and parts[0].shape is shape
-        return parts[0] if is_whole else combine_stacks(shape, parts), self.without(shape.sheets)
+        whole = parts[0] if len(parts) == 1 else None
+        if whole is not None and whole.shape is not shape:
+            whole = whole.reshaped(shape)
+        return combine_stacks(shape, parts) if whole is None else whole, self.without(shape.sheets)
 
     def parts_in(self, shape: StackShape) -> list[SheetStack]:
         """The sheets of a shape as stacks, which may have fewer sheets than it."""

@@ -357,7 +357,8 @@ class BatchLoop:
             raise StateError("a subscriber can't start a batch while another one is being processed")
         self.batch_thread, self.batch_began = threading.current_thread(), time.monotonic()
         try:
-            self._process(intent, frame)
+            with pause_garbage_collection():  # a search takes as long as half a batch; it waits for the end
+                self._process(intent, frame)
         finally:
             self.batch_thread = self.batch_began = None
 
@@ -460,8 +461,7 @@ class BatchLoop:
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
-        with pause_garbage_collection():
-            state = self._plan(intent, registry)
+        state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
         watch.lap("planning")
         ingested = self._ingest(intent, frame, registry, state)
@@ -650,7 +650,6 @@ class BatchLoop:
         rules = {name: stream.rules for name, stream in self.declared.streams.items()}
         return due_streams(state, queries, rules, clock)
 
-    @pause_garbage_collection()
     def _commit(
         self,
         intent: BatchIntent,
