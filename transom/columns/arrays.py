@@ -52,9 +52,9 @@ def stacked(tables: Sequence[pa.Table], name: str) -> Ints:
 
 def stacked_column(tables: Sequence[pa.Table], name: str) -> pa.Array:
     """A column of several tables, one after the other."""
-    return joined([one_array(table[name]) for table in tables])
+    return joined_array([one_array(table[name]) for table in tables])
 
 
-def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+def joined_array(arrays: Sequence[pa.Array]) -> pa.Array:
     """Several arrays as one."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
 from transom.aggregates.numeric import NumericForm, Values, contributions, numeric_form
-from transom.columns.arrays import Ints, Mask, joined
+from transom.columns.arrays import Ints, Mask, joined_array
 from transom.columns.groups import densify
 from transom.elements import Clock
 from transom.kernel.matrix_plan import MatrixPlan, NumberColumn, StackPlan, StateSlot, StateSource
@@ -296,7 +296,7 @@ class _Pairs:
             picked = pa.array(places[bounds[sheet] : bounds[sheet + 1]])
             states = zip(*(states for _, states in found), strict=True)
             parts.append([pa.concat_arrays(each).take(picked) for each in states])
-        return [joined(each) for each in zip(*parts, strict=True)]
+        return [joined_array(each) for each in zip(*parts, strict=True)]
 
 
 def _lifted(rows: Rows, slot: Slot) -> tuple[Values, Mask | None]:

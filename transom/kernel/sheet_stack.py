@@ -24,7 +24,7 @@ from transom.columns.arrays import (
     Ints,
     Mask,
     count_offsets,
-    joined,
+    joined_array,
     one_array,
     plain_column,
     stacked,
@@ -35,7 +35,9 @@ from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.plan.layout import Layout
 from transom.windows.sessions import run_heads
 
-ColumnKey = tuple[Accumulator, int]  # the second state of the same accumulator on a sheet has the number 1
+StackColumnKey = tuple[
+    Accumulator, int
+]  # the second state of the same accumulator on a sheet has the number 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class StackShape:
     def __init__(self, layouts: Sequence[Layout]):
         self.layouts = tuple(layouts)
         self.sheets = {layout.id: number for number, layout in enumerate(layouts)}
-        holders: dict[ColumnKey, list[int]] = {}
+        holders: dict[StackColumnKey, list[int]] = {}
         keys_of = []
         for number, layout in enumerate(layouts):
             keys = list(_column_keys(layout))
@@ -101,7 +103,7 @@ def stack_shape(layouts: Sequence[Layout]) -> StackShape:
     return shape
 
 
-def _column_keys(layout: Layout) -> Iterator[ColumnKey]:
+def _column_keys(layout: Layout) -> Iterator[StackColumnKey]:
     seen: dict[Accumulator, int] = {}
     for accumulator in layout.accumulators:
         number = seen.get(accumulator, 0)
@@ -223,7 +225,7 @@ class SheetStack:
     def of(cls, shape: StackShape, tables: Sequence[pa.Table]) -> SheetStack:
         """Sheets given as tables: one for each layout of the shape."""
         columns = [
-            stack_states(column, list(map(joined, zip(*_parts(shape, number, tables), strict=True))))
+            stack_states(column, list(map(joined_array, zip(*_parts(shape, number, tables), strict=True))))
             for number, column in enumerate(shape.columns)
         ]
         selections, starts, stops, rows = (stacked(tables, name) for name in (SELECTION, SLICE, STOP, ROWS))
@@ -361,7 +363,7 @@ def combine_stacks(shape: StackShape, parts: Sequence[SheetStack]) -> SheetStack
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("selections", "starts", "stops", "rows")
     )
-    keys = [joined(columns) for columns in zip(*(part.keys for part in parts), strict=True)]
+    keys = [joined_array(columns) for columns in zip(*(part.keys for part in parts), strict=True)]
     groups = group(keys, len(sheet_of)).codes if keys and len(sheet_of) else None
     order, is_head = _in_order(shape.layout, sheet_of, selections, groups, starts, stops)
     is_merged = not is_head.all()

@@ -14,7 +14,7 @@ from transom.kernel.sheet_stack import SheetStack, StackShape, combine_stacks, e
 from transom.kernel.sheets import without
 from transom.plan.layout import Layout
 
-Slices = tuple[Ints, Ints, Ints, Ints]  # selections, starts, stops and rows, selection by selection
+SliceColumns = tuple[Ints, Ints, Ints, Ints]  # selections, starts, stops and rows, selection by selection
 
 
 class Sheets(Mapping[str, pa.Table]):
@@ -148,7 +148,7 @@ class Sheets(Mapping[str, pa.Table]):
         yield from (stack.selections for stack in self.stacks)
         yield from (one_array(table[SELECTION]).to_numpy() for table in self.tables.values())
 
-    def slices_of(self, sheets: Iterable[str]) -> Iterator[Slices]:
+    def slices_of(self, sheets: Iterable[str]) -> Iterator[SliceColumns]:
         """The slices of some sheets; of a stack, those of all of its sheets at once."""
         wanted = set(sheets)
         for stack in self.stacks:

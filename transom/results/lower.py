@@ -13,7 +13,7 @@ import pyarrow as pa
 from transom.aggregates.accumulators import States
 from transom.aggregates.numeric import reduce_runs
 from transom.aggregates.run_tree import RunTree
-from transom.columns.arrays import Ints, Mask, count_offsets, joined, one_array
+from transom.columns.arrays import Ints, Mask, count_offsets, joined_array, one_array
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SESSION_START, aggregate_column
 from transom.kernel.sheets import regroup
@@ -162,7 +162,7 @@ def lower_stack(
         bound, size = form.queries[0].query, stop - start
         present = [number for number in range(form.first, form.stop) if number in spans]
         columns = [key.slice(start, size) for key in keys]
-        columns += [joined([values[number, i] for number in present]) for i in range(len(bound.calls))]
+        columns += [joined_array([values[number, i] for number in present]) for i in range(len(bound.calls))]
         columns += [times_on_clock(part.slice(start, size), bound.clock_type) for part in on_clock]
         columns.append(rows.slice(start, size))
         table = pa.Table.from_arrays(columns, names=form.column_names)
@@ -227,7 +227,7 @@ def _combined_states(stack: StackReaders, closed: StackWindows) -> tuple[dict[in
                 parts.append(slices.states[place].over(runs))
                 first += len(runs.starts)
         if parts:
-            states[number] = [joined(each) for each in zip(*parts, strict=True)]
+            states[number] = [joined_array(each) for each in zip(*parts, strict=True)]
     return states, shifts
 
 
