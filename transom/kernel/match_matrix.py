@@ -7,7 +7,7 @@ of the rows: one pass over all pairs of a row and a selection for each kind of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
 from transom.aggregates.numeric import NumericForm, Values, contributions, numeric_form
-from transom.columns.arrays import Ints, Mask, plain_column
+from transom.columns.arrays import Ints, Mask, joined_array
 from transom.columns.groups import densify
 from transom.elements import Clock
-from transom.kernel.matrix_plan import MatrixPlan, NumberColumn, SheetPlan, StateSlot
+from transom.kernel.matrix_plan import MatrixPlan, NumberColumn, StackPlan, StateSlot, StateSource
 from transom.kernel.rows import Rows, count_codes
+from transom.kernel.sheet_stack import ArrowStates, NumberStates, SheetStack, StackColumn, StackStates
+from transom.kernel.stacked_sheets import Sheets
 from transom.plan.compiled_query import Slot
 from transom.windows import ids as windows
 from transom.windows.intervals import HIGHEST, LOWEST
@@ -34,7 +36,7 @@ class MatrixFold:
     and `lifted` the number of rows that each family reads, all together.
     """
 
-    sheets: dict[str, pa.Table]
+    sheets: Sheets
     selections: Ints
     starts: Ints
     rows: Ints
@@ -158,42 +160,79 @@ class _Pairs:
 
     # --- sheets ---
 
-    def sheets(self) -> dict[str, pa.Table]:
-        """The cells as rows of sheets, by the id of the layout."""
-        bounds = np.searchsorted(self.cell_members, [sheet.first for sheet in self.plan.sheets]).tolist()
-        ends = [*bounds[1:], self.count]
-        return {
-            sheet.layout.id: self._sheet(sheet, slice(first, stop))
-            for sheet, first, stop in zip(self.plan.sheets, bounds, ends, strict=True)
-            if first < stop
-        }
+    def sheets(self) -> Sheets:
+        """The cells as sheets, in stacks."""
+        firsts = np.concatenate([stack.firsts for stack in self.plan.stacks])
+        bounds = np.append(np.searchsorted(self.cell_members, firsts), self.count)
+        stacks, number = [], 0
+        for stack in self.plan.stacks:
+            own = bounds[number : number + len(stack.firsts) + 1]
+            number += len(stack.firsts)
+            if own[0] < own[-1]:
+                stacks.append(self._stack(stack, own))
+        return Sheets(stacks=stacks)
 
-    def _sheet(self, sheet: SheetPlan, cells: slice) -> pa.Table:
-        columns = [_own(numbers[cells]) for numbers in (self.selections, self.starts, self.stops)]
-        columns += self._key_columns(sheet, cells)
-        columns.append(_own(self.counts[cells]))
-        for source, form in zip(sheet.sources, sheet.layout.forms, strict=True):
-            if source is None:
-                columns.append(columns[3 + len(sheet.layout.keys)])
-            elif isinstance(source, int):
-                assert form is not None
-                numbers, present = self._numbers[source]
-                columns.append(
-                    form.column(numbers[cells].copy(), None if present is None else present[cells])
-                )
-            else:
-                columns += self._states_of(source, cells)
-        return pa.Table.from_arrays(columns, schema=sheet.layout.schema)
+    def _stack(self, stack: StackPlan, bounds: Ints) -> SheetStack:
+        cells, offsets = slice(int(bounds[0]), int(bounds[-1])), bounds - bounds[0]
+        sheet_of = np.repeat(np.arange(len(stack.firsts)), np.diff(offsets))
+        return SheetStack(
+            stack.shape,
+            offsets,
+            self.selections[cells],
+            self.starts[cells],
+            self.stops[cells],
+            self._key_columns(stack, cells),
+            self.counts[cells],
+            list(self._columns(stack, bounds, sheet_of)),
+        )
 
-    def _key_columns(self, sheet: SheetPlan, cells: slice) -> list[pa.Array]:
-        if not sheet.layout.keys:
+    def _columns(self, stack: StackPlan, bounds: Ints, sheet_of: Ints) -> Iterator[StackStates]:
+        cells = slice(int(bounds[0]), int(bounds[-1]))
+        held: dict[int, Mask] = {}  # by pattern
+        for column, sources in zip(stack.shape.columns, stack.sources, strict=True):
+            if column.form is None:
+                yield ArrowStates(column.accumulator, self._states_of(column, sources, bounds))
+                continue
+            if column.pattern not in held:
+                held[column.pattern] = column.holds[sheet_of]
+            values, valid = self._numbers_of(sources, cells, sheet_of)
+            chosen = held[column.pattern]
+            yield NumberStates(column.form, values[chosen], None if valid is None else valid[chosen])
+
+    def _numbers_of(
+        self, sources: Sequence[tuple[StateSource, Mask | None]], cells: slice, sheet_of: Ints
+    ) -> tuple[Values, Mask | None]:
+        """The numbers of a column that has one source, or one for each of several lists of sheets."""
+        parts = [(self._numbers_from(source, cells), sheets) for source, sheets in sources]
+        (values, valid), _ = parts[0]
+        if len(parts) == 1:
+            return values, valid
+        has_nulls = any(mask is not None for (_, mask), _ in parts)
+        values, valid = values.copy(), np.ones(len(values), bool) if has_nulls else None
+        for (numbers, mask), sheets in parts:
+            assert sheets is not None
+            own = sheets[sheet_of]
+            values[own] = numbers[own]
+            if valid is not None and mask is not None:
+                valid[own] = mask[own]
+        return values, valid
+
+    def _numbers_from(self, source: StateSource, cells: slice) -> tuple[Values, Mask | None]:
+        if source is None:
+            return self.counts[cells], None
+        assert isinstance(source, int)
+        numbers, present = self._numbers[source]
+        return numbers[cells], None if present is None else present[cells]
+
+    def _key_columns(self, stack: StackPlan, cells: slice) -> list[pa.Array]:
+        if not stack.shape.layout.keys:
             return []
-        groups, lists = self.cell_groups[cells], [self.keys[place] for place in sheet.key_lists]
+        groups, lists = self.cell_groups[cells], [self.keys[place] for place in stack.key_lists]
         if len(lists) == 1:
             at = pa.array(groups)
             return [key.take(at) for key in lists[0]]
         firsts = np.zeros(len(self.keys), np.int64)  # of the groups of each list, among those of all
-        firsts[list(sheet.key_lists)] = np.cumsum([0, *(len(keys[0]) for keys in lists[:-1])])
+        firsts[list(stack.key_lists)] = np.cumsum([0, *(len(keys[0]) for keys in lists[:-1])])
         at = pa.array(groups + firsts[self.plan.keys_of[self.cell_members[cells]]])
         return [pa.concat_arrays(keys).take(at) for keys in zip(*lists, strict=True)]
 
@@ -242,14 +281,22 @@ class _Pairs:
         cells = np.flatnonzero(state.members[self.cell_members])
         return cells, lift_where(slot.accumulator, values, shown, codes, count)
 
-    def _states_of(self, slots: Sequence[int], cells: slice) -> States:
-        """The states of some cells, each of which has one of the slots."""
-        found = [self._states[place] for place in slots]
-        at = np.concatenate([own for own, _ in found])
-        places = np.full(self.count, -1, np.int64)
-        places[at] = np.arange(len(at))
-        picked = pa.array(places[cells])
-        return [pa.concat_arrays(parts).take(picked) for parts in zip(*(s for _, s in found), strict=True)]
+    def _states_of(
+        self, column: StackColumn, sources: Sequence[tuple[StateSource, Mask | None]], bounds: Ints
+    ) -> States:
+        """The states of a column, sheet by sheet; a cell of a sheet has one of the slots of the sheet's source."""
+        parts = []
+        for sheet in np.flatnonzero(column.holds).tolist():
+            slots = next(source for source, sheets in sources if sheets is None or sheets[sheet])
+            assert isinstance(slots, tuple)
+            found = [self._states[place] for place in slots]
+            at = np.concatenate([own for own, _ in found])
+            places = np.full(self.count, -1, np.int64)
+            places[at] = np.arange(len(at))
+            picked = pa.array(places[bounds[sheet] : bounds[sheet + 1]])
+            states = zip(*(states for _, states in found), strict=True)
+            parts.append([pa.concat_arrays(each).take(picked) for each in states])
+        return [joined_array(each) for each in zip(*parts, strict=True)]
 
 
 def _lifted(rows: Rows, slot: Slot) -> tuple[Values, Mask | None]:
@@ -269,8 +316,3 @@ def _lifted(rows: Rows, slot: Slot) -> tuple[Values, Mask | None]:
 
 def _masked(form: NumericForm, numbers: Values, shown: Mask) -> Values:
     return np.where(shown, numbers, np.array(form.identity, form.dtype))
-
-
-def _own(numbers: Ints) -> pa.Array:
-    """A part of an array as a column that holds no more memory than it needs."""
-    return plain_column(numbers.copy())

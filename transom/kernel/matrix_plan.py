@@ -1,24 +1,26 @@
 """What folding few rows needs to know of a plan: all selections of several families in common arrays.
 
-Selections are in the order of their sheets: by layout, then by id. A selection's predicate is a union of disjoint
-boxes. A box has a range of codes on the axes of some scalars, and some conditions that no axis evaluates. All
-families read the same axes, with the thresholds of all of them.
+Selections are in the order of their sheets: by the types of their groups, by layout, then by id. A selection's
+predicate is a union of disjoint boxes. A box has a range of codes on the axes of some scalars, and some conditions that
+no axis evaluates. All families read the same axes, with the thresholds of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows
 from transom.aggregates.numeric import NumericForm, numeric_form
 from transom.columns.arrays import Ints, Mask
 from transom.columns.groups import sorted_distinct
 from transom.elements import Clock, WindowSpec
+from transom.kernel.sheet_stack import StackShape, stack_shape
 from transom.plan.axis import Axis
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
@@ -64,15 +66,17 @@ class StateSlot:
     members: Mask
 
 
-@dataclass(frozen=True)
-class SheetPlan:
-    """The selections `first` to `stop` that share a sheet, their GROUP BY lists, and where their states come from."""
+@dataclass(frozen=True, eq=False)
+class StackPlan:
+    """Sheets with groups of the same types: the first selection of each, and their GROUP BY lists.
 
-    layout: Layout
-    first: int
-    stop: int
-    sources: tuple[StateSource, ...]
+    `sources` says for each column of states where it comes from, and on which sheets, None: on all that have it.
+    """
+
+    shape: StackShape
+    firsts: Ints
     key_lists: tuple[int, ...]
+    sources: tuple[tuple[tuple[StateSource, Mask | None], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class MatrixPlan:
 
     ids: Ints
     queries: Ints  # how many queries each selection has
-    sheets: tuple[SheetPlan, ...]
+    stacks: tuple[StackPlan, ...]
     key_lists: tuple[tuple[Scalar, ...], ...]
     keys_of: Ints  # the GROUP BY list of each selection
     edges: tuple[SliceEdges, ...]  # by clock
@@ -183,13 +187,15 @@ class _Builder:
         self.families, self.axes = families, axes
         layouts: dict[str, int] = {}
         family_of, own_place, layout_of = [], [], []
-        self.layouts: list[Layout] = []
+        by_groups: dict[tuple[pa.DataType, ...], list[int]] = {}
+        given: list[Layout] = []
         self.slots: dict[tuple[int, int], tuple[Slot, ...]] = {}  # by family and member
         for number, family in enumerate(families):
             for layout, own, slots in family.by_layout:
                 if layout.id not in layouts:
                     layouts[layout.id] = len(layouts)
-                    self.layouts.append(layout)
+                    by_groups.setdefault(layout.keys, []).append(len(given))
+                    given.append(layout)
                 own_slots = tuple(family.slots[slot] for slot in slots)
                 self.slots |= dict.fromkeys(((number, int(place)) for place in own), own_slots)
                 family_of.append(np.full(len(own), number))
@@ -198,6 +204,11 @@ class _Builder:
         family_numbers, places, sheet_of = (
             np.concatenate(parts).astype(np.int64) for parts in (family_of, own_place, layout_of)
         )
+        self.stacks = [[given[number] for number in numbers] for numbers in by_groups.values()]
+        self.layouts = [layout for stack in self.stacks for layout in stack]
+        new_numbers = np.empty(len(given), np.int64)
+        new_numbers[[number for numbers in by_groups.values() for number in numbers]] = np.arange(len(given))
+        sheet_of = new_numbers[sheet_of]
         sizes = [len(family) for family in families]
         self.firsts = np.cumsum([0, *sizes])  # of each family's members, in the order of the families
         flat = self.firsts[family_numbers] + places
@@ -226,7 +237,7 @@ class _Builder:
         return MatrixPlan(
             ids=self.ids,
             queries=queries,
-            sheets=self._sheets(sources, keys_of[self.family_of]),
+            stacks=tuple(self._stacks(sources, keys_of[self.family_of])),
             key_lists=key_lists,
             keys_of=keys_of[self.family_of],
             edges=edges,
@@ -245,18 +256,14 @@ class _Builder:
     def _sheet_bounds(self) -> list[int]:
         return np.searchsorted(self.sheet_of, np.arange(len(self.layouts) + 1)).tolist()
 
-    def _sheets(self, sources: Sequence[tuple[StateSource, ...]], keys_of: Ints) -> tuple[SheetPlan, ...]:
-        bounds = self._sheet_bounds()
-        return tuple(
-            SheetPlan(
-                layout,
-                bounds[i],
-                bounds[i + 1],
-                sources[i],
-                tuple(sorted_distinct(keys_of[bounds[i] : bounds[i + 1]]).tolist()),
-            )
-            for i, layout in enumerate(self.layouts)
-        )
+    def _stacks(self, sources: Sequence[tuple[StateSource, ...]], keys_of: Ints) -> Iterator[StackPlan]:
+        bounds, number = np.array(self._sheet_bounds(), np.int64), 0
+        for layouts in self.stacks:
+            own = slice(number, number + len(layouts))
+            first, stop = bounds[number], bounds[number + len(layouts)]
+            shape, number = stack_shape(layouts), number + len(layouts)
+            key_lists = tuple(sorted_distinct(keys_of[first:stop]).tolist())
+            yield StackPlan(shape, bounds[own], key_lists, _sources_of_columns(shape, sources[own]))
 
     # --- time ---
 
@@ -370,6 +377,23 @@ class _Builder:
                 )
             )
         return columns, sources
+
+
+def _sources_of_columns(
+    shape: StackShape, sources: Sequence[tuple[StateSource, ...]]
+) -> tuple[tuple[tuple[StateSource, Mask | None], ...], ...]:
+    """Where the columns of a stack come from; `sources` has the source of each state of each sheet."""
+    sheets: list[dict[StateSource, list[int]]] = [{} for _ in shape.columns]
+    for sheet, (columns, own) in enumerate(zip(shape.columns_of, sources, strict=True)):
+        for column, source in zip(columns, own, strict=True):
+            sheets[column].setdefault(source, []).append(sheet)
+    return tuple(
+        tuple(
+            (source, None if len(by_source) == 1 else np.isin(np.arange(len(shape.layouts)), own))
+            for source, own in by_source.items()
+        )
+        for by_source in sheets
+    )
 
 
 class _Columns:

@@ -6,7 +6,7 @@ made: all rows of a slice lie in the same windows of a query, so that no row is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, groups_in
 from transom.elements import Clock
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard
-from transom.kernel.sheets import one_array, stacked
+from transom.kernel.stacked_sheets import Sheets
 from transom.windows import ids as windows
 from transom.windows.closed_time import Closed, View
 from transom.windows.ids import WindowSpecs
@@ -232,19 +232,18 @@ class Cells:
 
 
 def cells_of_sheets(
-    sheets: Iterable[pa.Table], index: QueryIndex, closed: Mapping[Clock, Closed]
+    sheets: Mapping[str, pa.Table], index: QueryIndex, closed: Mapping[Clock, Closed]
 ) -> Iterator[Cells]:
     """The cells that a batch brings to sheets; all together, unless groups can differ in what is closed."""
-    filled = [sheet for sheet in sheets if sheet.num_rows]
     if any(times.patterned for times in closed.values()):
-        for sheet in filled:
+        for sheet in sheets.values():
             selections, starts, rows = (
                 one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, ROWS)
             )
             keys = [one_array(sheet[name]) for name in groups_in(sheet.column_names)]
             yield Cells(np.searchsorted(index.homes, selections), starts, rows, keys)
-    elif filled:
-        selections, starts, rows = (stacked(filled, name) for name in (SELECTION, SLICE, ROWS))
+    elif parts := list(Sheets.of(sheets).slices_of(sheets)):
+        selections, starts, _, rows = map(np.concatenate, zip(*parts, strict=True))
         yield Cells(np.searchsorted(index.homes, selections), starts, rows)
 
 

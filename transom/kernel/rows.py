@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import States, lift_where
-from transom.columns.arrays import Ints, Mask, count_offsets
+from transom.columns.arrays import Ints, Mask, count_offsets, one_array
 from transom.columns.groups import Encoded, Groups, encode, group, normalized
 from transom.kernel.predicates import evaluate
-from transom.kernel.sheets import one_array
 from transom.plan.axis import Axis
 from transom.plan.boxes import Grid
 from transom.plan.compiled_query import Slot

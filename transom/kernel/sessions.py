@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.fold import pair_batches
 from transom.kernel.rows import FamilyTuples
-from transom.kernel.sheets import combine, one_array
+from transom.kernel.sheets import combine
 from transom.plan.families import Family
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits

@@ -19,12 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import Accumulator, CountRows
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.groups import group
 from transom.columns.hashes import mix_bits, row_hashes
 from transom.columns.table_columns import FRAGMENT, ROWS, SELECTION, SLICE, STOP, group_column, groups_in
 from transom.kernel.rows import FamilyTuples, Ranges
-from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import Slot
 from transom.plan.families import Family
 from transom.plan.layout import state_columns, with_slots

@@ -68,6 +68,11 @@ class Layout:
         accumulators = ", ".join(accumulator.id for accumulator in self.accumulators)
         return f"{rows} of {self.stream} by [{', '.join(self.group_types)}] with [{accumulators}]"
 
+    @property
+    def stack(self) -> tuple[object, ...]:
+        """What sheets have in common that can be worked on together."""
+        return self.stream, self.keys, self.merged, self.gap, self.keyed
+
     @cached_property
     def group_types(self) -> tuple[str, ...]:
         """The ids of the types of the group columns."""

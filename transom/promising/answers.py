@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, one_array
 from transom.columns.table_columns import aggregate_column
-from transom.kernel.sheets import one_array
 from transom.promising.figures import FigureColumns, aggregated, cut_batches, selected_arguments
 from transom.promising.probes import Draws, Probe
 from transom.results.result_rows import Moment

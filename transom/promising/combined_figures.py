@@ -21,10 +21,9 @@ import pyarrow as pa
 from transom.aggregates.accumulators import States
 from transom.aggregates.repeated_values import lift_repeated
 from transom.aggregates.table import aggregate_function
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, one_array
 from transom.columns.groups import Encoded, encode, group
 from transom.columns.table_columns import group_column
-from transom.kernel.sheets import one_array
 from transom.promising.figures import FigureColumns, key_groups
 from transom.promising.found_tuples import chosen_rows, column_reader
 from transom.promising.key_matches import partner_counts

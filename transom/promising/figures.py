@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, one_array
 from transom.columns.groups import Groups, group
 from transom.columns.table_columns import aggregate_column, group_column
-from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import as_numbers, column_name
 from transom.promising.found_tuples import TupleReading, selected_rows, truth_of
 from transom.promising.probes import Draws

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.columns.arrays import Floats, Ints, Keys, Mask
+from transom.columns.arrays import Floats, Ints, Keys, Mask, one_array
 from transom.columns.hashes import mix_bits
 from transom.kernel.predicates import evaluate
-from transom.kernel.sheets import one_array
 from transom.promising.batch_tuples import column_name, scalars_read_by
 from transom.promising.key_matches import (
     EARLIEST,

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, one_array
 from transom.columns.table_columns import ROWS, aggregate_column, group_columns
 from transom.errors import CostError
-from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import CompiledQuery, Shape
 from transom.plan.limits import Limits
 from transom.results.batch_input import BatchInput

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.table_columns import SELECTION
+from transom.columns.arrays import Ints, Mask, one_array
+from transom.columns.table_columns import SELECTION, STOP
 from transom.elements import Clock, ClockKind
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.shards import Shelf, spilled
-from transom.kernel.sheets import combine_sheets, one_array, without
+from transom.kernel.sheet_stack import combine_stacks
+from transom.kernel.sheets import combine_sheets
+from transom.kernel.stacked_sheets import Sheets
 from transom.ondemand.stores import fill_stores
 from transom.overload.chunks import chunk_ranges, chunk_rows, closed_except_held, held_times, highest_time
 from transom.overload.resumption import credit_after
@@ -32,7 +35,6 @@ from transom.results.close import (
     ClosedWindows,
     Reader,
     SheetReaders,
-    SheetStack,
     StackWindows,
     close_sheets,
     close_stack,
@@ -124,12 +126,13 @@ class _Work(Reading):
     queries: Mapping[str, QueryState]
     selections: Mapping[int, SelectionState]
     floors: Mapping[int, int]
+    sheets: Sheets
     shards: list[ShardRef]
 
     def __init__(self, state: State, shelf: Shelf | None, planner: Planner):
         self.before, self.shelf, self.planner = state, shelf, planner
         self.streams, self.queries = dict(state.streams), state.queries
-        self.selections, self.floors, self.sheets = state.selections, state.floors, dict(state.sheets)
+        self.selections, self.floors, self.sheets = state.selections, state.floors, Sheets.of(state.sheets)
         self.shards, self.shard_work = list(state.shards), list[ShardWork]()
         self.stores, self.accounts = state.stores, state.accounts
         self.finals = self.unshared_finals = self.all_finals = 0
@@ -160,8 +163,9 @@ class _Work(Reading):
             self.selections = {**self.selections, **apart}
         self._drop_late_sessions(batch, before)
         scattered: Scattered = defaultdict(list)
-        sheets = [self.sheets[key] for key in layouts if key in self.sheets]
-        lasts = last_slices(sheets, self.shards) if batch.ended else {}
+        lasts: Mapping[int, Ints] = {}
+        if batch.ended:
+            lasts = last_slices([self.sheets[key] for key in layouts if key in self.sheets], self.shards)
         has_ended = batch.ended and (bool(lasts) or bool(self._followers(batch.queries)))
         changed = {
             query.name: self._advanced_query(query, batch, lasts, before)
@@ -197,17 +201,15 @@ class _Work(Reading):
 
     def add_partials(self, batch: BatchInput) -> Mapping[str, Layout]:
         """Add what the batch brought and move what is too large to the executors; the layouts of the sheets."""
-        layouts = self._readers(batch.queries).layouts
-        brought = {
-            key: [*([self.sheets[key]] if key in self.sheets else []), partials]
-            for key, partials in batch.outcome.partials.items()
-            if key in layouts and partials.num_rows
-        }
-        self.sheets |= combine_sheets(layouts, brought)
-        first_new = self.before.stream(batch.rules.clock.stream).totals.accepted
-        for key in brought:
-            if layouts[key].keyed:
-                self.sheets[key] = with_numbers(layouts[key], self.sheets[key], first_new)
+        readers = self._readers(batch.queries)
+        layouts, partials = readers.layouts, Sheets.of(batch.outcome.partials)
+        for stack in readers.stacks:
+            brought = partials.parts_in(stack.shape) if stack.is_merged else []
+            if brought:
+                held, others = self.sheets.taken(stack.shape)
+                parts = [held, *brought] if len(held) else brought
+                self.sheets = others.with_stack(combine_stacks(stack.shape, parts))
+        self._add_tables({key: partials[key] for key in readers.unstacked if key in partials}, batch, layouts)
         self.shards += batch.outcome.refs
         moving = self._moving(batch)
         if not moving:
@@ -217,22 +219,34 @@ class _Work(Reading):
         there = {home: replace(self.selections[home], on_executors=True) for home in homes}
         self.selections = {**self.selections, **there}
         assert self.shelf is not None
-        for key in layouts:
-            if key in self.sheets:
-                slots = {home: own.slots for home, own in self.selections.items() if own.on_executors}
-                self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
-                self.sheets[key] = without(self.sheets[key], slots)
-                if not self.sheets[key].num_rows:
-                    del self.sheets[key]
+        slots = {home: own.slots for home, own in self.selections.items() if own.on_executors}
+        spilling = [key for key in layouts if key in self.sheets]
+        for key in spilling:
+            self.shards += [self.shelf.put(shard) for shard in spilled(self.sheets[key], slots)]
+        self.sheets = self.sheets.without_selections(dict.fromkeys(spilling, tuple(slots)))
         return self._readers(batch.queries).layouts
+
+    def _add_tables(
+        self, brought: Mapping[str, pa.Table], batch: BatchInput, layouts: Mapping[str, Layout]
+    ) -> None:
+        """Add what the batch brought to sheets that are not in stacks."""
+        parts = {
+            key: [*([self.sheets[key]] if key in self.sheets else []), new]
+            for key, new in brought.items()
+            if new.num_rows
+        }
+        combined = combine_sheets(layouts, parts)
+        first_new = self.before.stream(batch.rules.clock.stream).totals.accepted
+        for key in parts:
+            if layouts[key].keyed:
+                combined[key] = with_numbers(layouts[key], combined[key], first_new)
+        self.sheets = self.sheets.with_tables(combined)
 
     def _moving(self, batch: BatchInput) -> frozenset[object]:
         """The groups whose selections move to the executors, as the planner decides from the batch's rows."""
         if self.shelf is None:
             return frozenset()
-        partials = batch.outcome.partials
-        held = {key: self.sheets[key] for key in partials if key in self.sheets}
-        observed = Observed(partials, held, batch.outcome.refs)
+        observed = Observed(batch.outcome.partials, self.sheets, batch.outcome.refs)
         return self.planner.place(self.before, batch.queries, observed)
 
     def _with_boundaries(
@@ -312,7 +326,7 @@ class _Work(Reading):
         """Drop what late rows added: sessions that were final before the batch."""
         for key, layout, sheet, firsts in list(self._session_sheets(batch, before, before)):
             is_late = final_sessions(layout, sheet, firsts)
-            self._trim([key], SheetStack((), [sheet]), ~is_late)
+            self._trim(key, ~is_late)
 
     def _close_sessions(
         self, batch: BatchInput, before: StreamState, after: StreamState
@@ -325,7 +339,7 @@ class _Work(Reading):
                 homes = set(one_array(sheet[SELECTION]).to_numpy()[is_final].tolist())
                 closing = [pair for pair in asking[key] if pair[1] in homes]
                 readers = self._with_boundaries(closing, before, after)
-                self._trim([key], SheetStack((), [sheet]), ~is_final)
+                self._trim(key, ~is_final)
                 closed = sessions_of(layout, sheet, is_final, readers)
                 self.finals += closed.num_rows
                 self.unshared_finals += closed.num_rows
@@ -341,7 +355,7 @@ class _Work(Reading):
                 continue
             sheet, own = self.sheets[key], self._with_boundaries(readers.asking[key], before, after)
             ended, is_needed = ended_windows(layout, sheet, own, before.totals.accepted)
-            self._trim([key], SheetStack((), [sheet]), is_needed)
+            self._trim(key, is_needed)
             self.finals += len(ended)
             self.unshared_finals += len(ended)
             yield from self.lowered_of_keys(ended, own, batch.partial)
@@ -355,15 +369,19 @@ class _Work(Reading):
         scattered: Scattered,
     ) -> Iterator[LoweredWindows]:
         """Close the windows of all readers of a stack; where that can't be done in one step, sheet by sheet."""
-        alike = self._alike(stack, before, after)
-        layouts = list(stack.layouts.values())
-        tables = [self.sheets.get(key, layout.empty) for key, layout in stack.layouts.items()]
-        found = None if alike is None else close_stack(layouts, tables, stack.homes, stack.specs, alike)
+        alike = self._alike(stack, before, after) if stack.is_merged else None
+        found = None
+        if alike is not None:
+            held, others = self.sheets.taken(stack.shape)
+            found = close_stack(held, stack.homes, stack.specs, alike)
         if found is None:
             yield from self._close_sheets(stack, batch, before, after, scattered)
             return
         closed, is_needed = found
-        self._trim(list(stack.layouts), closed.stack, is_needed)
+        if not is_needed.all():
+            self._raise_floors_of(held.selections, held.stops, is_needed)
+            held = held.where(is_needed)
+        self.sheets = others.with_stack(held)
         if alike is not None and stack.growing:
             self._merge_slices(stack, alike)
         self.finals += closed.steps
@@ -387,7 +405,8 @@ class _Work(Reading):
             homes, specs = stack.homes[readers], stack.specs[readers]
             moved = with_moved_slices(self.sheets[sheet], homes, specs, wids, times)
             if moved is not None:
-                self.sheets |= combine_sheets({sheet: stack.layouts[sheet]}, {sheet: [moved]})
+                merged = combine_sheets({sheet: stack.layouts[sheet]}, {sheet: [moved]})
+                self.sheets = self.sheets.with_tables(merged)
 
     def _scatter(self, stack: StackReaders, closed: StackWindows, scattered: Scattered) -> None:
         """Note the windows of queries that have slices on other sheets, too."""
@@ -435,7 +454,7 @@ class _Work(Reading):
         self, key: str, part: SheetReaders, done: ClosedWindows, batch: BatchInput, scattered: Scattered
     ) -> Iterator[LoweredWindows]:
         self.finals += done.steps
-        self._trim([key], SheetStack((), [part.sheet]), done.kept)
+        self._trim(key, done.kept)
         if done.table.num_rows:
             closing, counts = np.unique(done.table["reader"].to_numpy(), return_counts=True)
             specs = specs_of([part.readers[i].query for i in closing.tolist()])
@@ -466,23 +485,25 @@ class _Work(Reading):
                     self.shard_work_for([readers[i] for i in needs.closing], needs.read, batch.partial)
                 )
 
-    def _trim(self, sheets: Sequence[str], stack: SheetStack, is_needed: np.ndarray) -> None:
-        """Evict slices that no open window needs, and note since when each selection has all slices."""
-        gone = np.flatnonzero(~is_needed)
-        if not len(gone):
+    def _trim(self, sheet: str, is_needed: Mask) -> None:
+        """Evict slices of a sheet that no open window needs, and note since when each selection has all slices."""
+        if is_needed.all():
             return
-        homes, place = np.unique(stack.homes[gone], return_inverse=True)
-        floors = np.full(len(homes), LOWEST)
-        np.maximum.at(floors, place, stack.stops[gone])
-        self._raise_floors(dict(zip(homes.tolist(), floors.tolist(), strict=True)))
-        left, offsets = np.cumsum(is_needed), stack.offsets
-        kept = np.r_[0, left][offsets]
-        for i in np.flatnonzero(np.diff(kept) < np.diff(offsets)).tolist():
-            if kept[i] == kept[i + 1]:
-                del self.sheets[sheets[i]]
-            else:
-                mask = pa.array(is_needed[offsets[i] : offsets[i + 1]])
-                self.sheets[sheets[i]] = stack.tables[i].filter(mask).combine_chunks()
+        table = self.sheets[sheet]
+        homes, stops = (one_array(table[name]).to_numpy() for name in (SELECTION, STOP))
+        self._raise_floors_of(homes, stops, is_needed)
+        if is_needed.any():
+            self.sheets = self.sheets.with_tables({sheet: table.filter(pa.array(is_needed)).combine_chunks()})
+        else:
+            self.sheets = self.sheets.without([sheet])
+
+    def _raise_floors_of(self, homes: Ints, stops: Ints, is_needed: Mask) -> None:
+        """Note since when selections have all slices: some of these are not needed any more."""
+        gone = np.flatnonzero(~is_needed)
+        evicted, place = np.unique(homes[gone], return_inverse=True)
+        floors = np.full(len(evicted), LOWEST)
+        np.maximum.at(floors, place, stops[gone])
+        self._raise_floors(dict(zip(evicted.tolist(), floors.tolist(), strict=True)))
 
     def _raise_floors(self, floors: Mapping[int, int]) -> None:
         known = self.floors

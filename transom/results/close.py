@@ -17,11 +17,12 @@ import pyarrow as pa
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import expand_runs
 from transom.aggregates.run_tree import RunTree
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array, stacked, stacked_column
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.kernel.closed_views import split_by_view
-from transom.kernel.sheets import one_array, regroup, stacked, stacked_column
+from transom.kernel.sheet_stack import SheetStack
+from transom.kernel.sheets import regroup
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.windows import ids as windows
@@ -157,30 +158,26 @@ class StackWindows:
         low, high = np.searchsorted(self.begin, [start, stop]).tolist()
         runs = self.begin[low:high] - start, self.end[low:high] - start
         readers = self.readers[low:high] - first_reader
-        return _summed(layout, self.stack.tables[place], readers, self.wids[low:high], *runs)
+        return _summed(layout, self.stack.table(place), readers, self.wids[low:high], *runs)
 
 
 def close_stack(
-    layouts: Sequence[Layout],
-    tables: Sequence[pa.Table],
-    homes: Ints,
-    specs: WindowSpecs,
-    alike: Sequence[AlikeReaders],
+    stack: SheetStack, homes: Ints, specs: WindowSpecs, alike: Sequence[AlikeReaders]
 ) -> tuple[StackWindows, Mask] | None:
     """The windows of all readers of a stack that became closed, and which slices are still needed.
 
     None if some readers have to be closed one by one.
     """
     simple, others = _simply_closed(alike, specs)
-    if others or not simple.size or not layouts[0].merged:
+    if others or not simple.size or not stack.shape.layout.merged:
         return None
-    stack = SheetStack(layouts[0].key_names, tables)
-    found = stack.runs(homes, specs, simple)
+    columns = stack.offsets, stack.selections, stack.starts, stack.stops, stack.groups
+    found = StackedSlices(*columns).runs(homes, specs, simple)
     return None if found is None else (StackWindows(stack, *found[0]), found[1])
 
 
 def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
-    work = SheetStack(parts[0].layout.key_names, [part.sheet for part in parts])
+    work = StackedSlices.of(parts[0].layout.key_names, [part.sheet for part in parts])
     readers = [reader for part in parts for reader in part.readers]
     specs = specs_of([reader.query for reader in readers])
     simple, others = _simply_closed(_alike_readers(readers), specs)
@@ -306,26 +303,30 @@ def _summed(layout: Layout, table: pa.Table, readers: Ints, wids: Ints, begin: I
     return pa.Table.from_arrays(columns, schema=layout.closed_schema)
 
 
-class SheetStack:
-    """Sheets with groups of the same types, one below the other, while their windows are closed.
+class StackedSlices:
+    """The slices of sheets with groups of the same types, one sheet below the other, while their windows are closed.
 
-    Selections are numbered as they occur from top to bottom: each has slices on one sheet only.
+    Selections are numbered as they occur from top to bottom: each has slices on one sheet only. Slices of the same
+    group have the same code.
     """
 
-    def __init__(self, key_names: Sequence[str], tables: Sequence[pa.Table]):
-        self.tables = tables
-        self.offsets = np.cumsum([0, *(table.num_rows for table in tables)])
-        self.starts, self.stops = stacked(tables, SLICE), stacked(tables, STOP)
-        self.homes = stacked(tables, SELECTION)
-        changes = np.ones(len(self.homes), bool)
-        np.not_equal(self.homes[1:], self.homes[:-1], out=changes[1:])
+    def __init__(self, offsets: Ints, homes: Ints, starts: Ints, stops: Ints, groups: Ints | None):
+        self.offsets, self.homes, self.starts, self.stops = offsets, homes, starts, stops
+        changes = np.ones(len(homes), bool)
+        np.not_equal(homes[1:], homes[:-1], out=changes[1:])
         self.selections = np.cumsum(changes) - 1
-        self._homes = self.homes[changes]
-        self.keys = [stacked_column(tables, name) for name in key_names]
-        if self.keys and len(self.homes):
-            codes = group(self.keys, len(self.homes)).codes
-            changes[1:] |= codes[1:] != codes[:-1]
-        self.bounds = np.append(np.flatnonzero(changes), len(self.homes))  # of lanes
+        self._homes = homes[changes]
+        if groups is not None:
+            changes[1:] |= groups[1:] != groups[:-1]
+        self.bounds = np.append(np.flatnonzero(changes), len(homes))  # of lanes
+
+    @classmethod
+    def of(cls, key_names: Sequence[str], tables: Sequence[pa.Table]) -> StackedSlices:
+        """The slices of sheets that are tables."""
+        homes, starts, stops = (stacked(tables, name) for name in (SELECTION, SLICE, STOP))
+        keys = [stacked_column(tables, name) for name in key_names]
+        groups = group(keys, len(homes)).codes if keys and len(homes) else None
+        return cls(np.cumsum([0, *(table.num_rows for table in tables)]), homes, starts, stops, groups)
 
     def _numbers_of(self, homes: Ints) -> Ints:
         """The numbers of selections; -1 for those without slices."""

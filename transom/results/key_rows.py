@@ -21,11 +21,10 @@ import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
 from transom.aggregates.run_tree import RunTree
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.groups import group
 from transom.columns.table_columns import SELECTION, SLICE, STOP
 from transom.kernel.closed_views import split_by_view
-from transom.kernel.sheets import one_array
 from transom.plan.layout import Layout
 from transom.results.close import Boundary, Reader
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.aggregates.accumulators import CountRows, States
-from transom.aggregates.numeric import expand_runs
+from transom.aggregates.accumulators import States
+from transom.aggregates.numeric import reduce_runs
 from transom.aggregates.run_tree import RunTree
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, Mask, count_offsets, joined_array, one_array
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import ROWS, SESSION_START, aggregate_column
-from transom.kernel.sheets import one_array, regroup, stacked
+from transom.kernel.sheets import regroup
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout, source_columns
 from transom.results.close import Reader, StackWindows, specs_of
@@ -145,32 +145,35 @@ def lower_stack(
     ends = windows.window_end(specs, closed.wids[order])
     times = windows.window_start(specs, closed.wids[order]), ends
     facts, on_clock = facts_of(readers, times), [pa.array(numbers) for numbers in times]
-    heads, runs = pa.array(closed.begin[order]), RunTree(closed.begin, closed.end)
+    heads = pa.array(closed.begin[order])
     keys = [key.take(heads) for key in closed.stack.keys]
-    (rows,) = runs.combine(CountRows(), [pa.array(stacked(closed.stack.tables, ROWS))])
-    rows = rows.take(pa.array(order))
+    rows = pa.array(reduce_runs(np.add, closed.stack.rows, (closed.begin, closed.end))[order])
     spans = {
         number: (start, stop)
         for number, (start, stop) in enumerate(pairwise(bounds.tolist()))
         if start < stop
     }
     values = _lowered_calls(stack, closed, {n: (order[a:b], members[a:b]) for n, (a, b) in spans.items()})
-    for number, (start, stop) in spans.items():
-        group, size = lowering.groups[number], stop - start
-        bound = group.queries[0].query
+    places = lowering.place_of[readers]
+    for form in lowering.forms:
+        start, stop = int(bounds[form.first]), int(bounds[form.stop])
+        if start == stop:
+            continue
+        bound, size = form.queries[0].query, stop - start
+        present = [number for number in range(form.first, form.stop) if number in spans]
         columns = [key.slice(start, size) for key in keys]
-        columns += [values[number, i] for i in range(len(group.calls))]
+        columns += [joined_array([values[number, i] for number in present]) for i in range(len(bound.calls))]
         columns += [times_on_clock(part.slice(start, size), bound.clock_type) for part in on_clock]
         columns.append(rows.slice(start, size))
-        table = pa.Table.from_arrays(columns, names=group.column_names)
+        table = pa.Table.from_arrays(columns, names=form.column_names)
         extents = times[0][start:stop], times[1][start:stop]
         yield LoweredWindows(
-            group.queries,
-            members[start:stop],
+            form.queries,
+            places[start:stop],
             table,
             times=extents,
             facts=facts.part(start, stop),
-            names=group.names,
+            names=form.names,
         )
 
 
@@ -205,38 +208,35 @@ def _lowered_calls(
 def _combined_states(stack: StackReaders, closed: StackWindows) -> tuple[dict[int, States], Ints]:
     """The states of windows: for each accumulator those of all columns that it made, one after the other.
 
-    Also, for each column, what to add to the number of a window for its place among these.
+    Also, for each column that readers read, what to add to the number of a window for its place among these.
     """
-    lowering, tables, layouts = stack.lowering, closed.stack.tables, list(stack.layouts.values())
-    offsets = closed.stack.offsets
-    cuts = np.searchsorted(closed.begin, offsets)
+    lowering, slices = stack.lowering, closed.stack
+    cuts = np.searchsorted(closed.begin, slices.offsets)
+    sheet_of = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))  # of windows
+    by_pattern: dict[int, tuple[RunTree, Ints]] = {}
     shifts, states = np.zeros(len(lowering.kinds), np.int64), dict[int, States]()
-    has_windows = cuts[1:] > cuts[:-1]
-    for number, accumulator in enumerate(lowering.accumulators):
-        columns = np.flatnonzero((lowering.kinds == number) & has_windows[lowering.sheets])
-        if not len(columns):
-            continue
-        sheets = lowering.sheets[columns]
-        names = [
-            layouts[sheet].columns(place)
-            for sheet, place in zip(sheets.tolist(), lowering.places[columns].tolist(), strict=True)
-        ]
-        parts = [
-            pa.concat_arrays(
-                [
-                    one_array(tables[sheet][own[part]])
-                    for sheet, own in zip(sheets.tolist(), names, strict=True)
-                ]
-            )
-            for part in range(len(names[0]))
-        ]
-        sizes, counts = (offsets[1:] - offsets[:-1])[sheets], (cuts[1:] - cuts[:-1])[sheets]
-        taken, of = expand_runs(cuts[sheets], cuts[sheets + 1])
-        moved = (np.cumsum(sizes) - sizes - offsets[sheets])[of]
-        runs = RunTree(closed.begin[taken] + moved, closed.end[taken] + moved)
-        states[number] = runs.combine(accumulator, parts)
-        shifts[columns] = np.cumsum(counts) - counts - cuts[sheets]
+    for number in range(len(lowering.accumulators)):
+        parts, first = [], 0
+        for place, reads in lowering.columns[number].items():
+            column = stack.shape.columns[place]
+            if column.pattern not in by_pattern:
+                by_pattern[column.pattern] = _windows_within(closed, column.holds, cuts, sheet_of)
+            runs, own_shifts = by_pattern[column.pattern]
+            shifts[reads] = first + own_shifts[lowering.sheets[reads]]
+            if len(runs.starts):
+                parts.append(slices.states[place].over(runs))
+                first += len(runs.starts)
+        if parts:
+            states[number] = [joined_array(each) for each in zip(*parts, strict=True)]
     return states, shifts
+
+
+def _windows_within(closed: StackWindows, holds: Mask, cuts: Ints, sheet_of: Ints) -> tuple[RunTree, Ints]:
+    """The windows of the sheets that hold a column, as runs of it; and their numbers less those of all, by sheet."""
+    has_column = holds[sheet_of]
+    before = closed.stack.places(holds)[sheet_of[has_column]]
+    runs = RunTree(closed.begin[has_column] - before, closed.end[has_column] - before)
+    return runs, count_offsets(np.where(holds, np.diff(cuts), 0))[:-1] - cuts[:-1]
 
 
 def times_on_clock(numbers: pa.Array, kind: pa.DataType) -> pa.Array:

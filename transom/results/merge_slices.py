@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.table_columns import SELECTION, SLICE, STOP
-from transom.kernel.sheets import one_array
 from transom.results.close import AlikeReaders
 from transom.windows import ids as windows
 from transom.windows.ids import WindowSpecs

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.groups import group, sorted_distinct
 from transom.columns.table_columns import group_columns
-from transom.kernel.sheets import one_array
 from transom.windows.intervals import HIGHEST
 
 START, RESULT, EMPTY = 0, 1, 2  # kinds of rows: where a query began, a window with rows, and one without

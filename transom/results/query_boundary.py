@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Ints, one_array
 from transom.columns.table_columns import SELECTION, SLICE, groups_in
 from transom.kernel.closed_views import split_by_view
 from transom.kernel.shards import Shard, ShardStore
-from transom.kernel.sheets import one_array, rows_of
+from transom.kernel.sheets import rows_of
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import SliceHolder, slices_held
 from transom.results.close import Boundary, windows_open

@@ -20,10 +20,12 @@ from transom.aggregates.table import AggregateFunction
 from transom.columns.arrays import Ints, Mask
 from transom.columns.table_columns import ROWS, aggregate_column, group_columns
 from transom.elements import Clock
+from transom.kernel.sheet_stack import stack_shape
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.layout import Layout, layout_in_use
 from transom.plan.slot_sources import readable_slots, source_slot
 from transom.results.close import specs_of
+from transom.results.result_rows import computed_texts
 from transom.sql.query import Call
 from transom.state.state import QueryState, SelectionState
 from transom.windows import ids as windows
@@ -64,9 +66,21 @@ class ReaderGroup:
     """Readers whose windows are lowered together: the same SELECT list over states of the same types."""
 
     queries: Sequence[CompiledQuery]
-    names: np.ndarray
     states: Ints  # a row for each reader: the columns of states that its slots are read from
     calls: tuple[int, ...]  # the place of each call of an aggregate in `StackLowering.calls`
+
+
+@dataclass(frozen=True, eq=False)
+class ResultForm:
+    """Groups whose windows are finished together: `first` to `stop`. They may call different aggregates of one type.
+
+    A batch with few windows has some of each group. What a table costs is then far more than its rows.
+    """
+
+    first: int
+    stop: int
+    queries: Sequence[CompiledQuery]
+    names: np.ndarray
     column_names: Sequence[str]  # of lowered windows
 
 
@@ -92,6 +106,8 @@ class StackReaders:
         selections: Mapping[int, SelectionState],
     ):
         self.layouts, self.asking = dict(layouts), {sheet: asking[sheet] for sheet in layouts}
+        self.shape = stack_shape(list(layouts.values()))
+        self.is_merged = self.shape.layout.merged
         self._query_states, self._selections = query_states, selections
         pairs = [pair for sheet in layouts for pair in asking[sheet]]
         self.queries = [query for query, _ in pairs]
@@ -175,7 +191,7 @@ class StackReaders:
 class StackLowering:
     """Which columns of states the readers of a stack read, and what all of them compute from these.
 
-    The columns of all sheets are numbered: `accumulators[kinds[c]]` made column `c`, which is at a place of a sheet.
+    What readers read is numbered: `accumulators[kinds[c]]` made the states `c`, which are of sheet `sheets[c]`.
     """
 
     def __init__(self, stack: StackReaders, selections: Mapping[int, SelectionState]):
@@ -193,20 +209,35 @@ class StackLowering:
             members.setdefault((query.shape, kind), []).append(number)
             states.append(columns)
         kinds = list(self._kinds)
-        self.groups: list[ReaderGroup] = []
-        self.group_of = np.empty(len(stack.queries), np.int64)
-        self.member_of = np.empty(len(stack.queries), np.int64)
+        forms: dict[object, list[tuple[int, list[int]]]] = {}
         for (_, kind), numbers in members.items():  # type: ignore[misc]
-            self.group_of[numbers] = len(self.groups)
-            self.member_of[numbers] = np.arange(len(numbers))
-            queries = [stack.queries[number] for number in numbers]
-            own = np.array([states[number] for number in numbers], np.int64).reshape(len(numbers), -1)
-            calls = self._calls_of(queries[0], kinds[kind])
-            names = [*group_columns(len(queries[0].query.keys)), *map(aggregate_column, range(len(calls)))]
-            names += ["window_start", "window_end", ROWS]
-            self.groups.append(ReaderGroup(queries, stack.names[numbers], own, calls, names))
-        found = np.array(list(self._columns), np.int64).reshape(-1, 3).T
-        self.kinds, self.sheets, self.places = found[0], found[1], found[2]
+            forms.setdefault(_form(stack.queries[numbers[0]]), []).append((kind, numbers))
+        self.groups: list[ReaderGroup] = []
+        self.forms: list[ResultForm] = []
+        self.group_of = np.empty(len(stack.queries), np.int64)
+        self.member_of = np.empty(len(stack.queries), np.int64)  # the place of each reader in its group
+        self.place_of = np.empty(len(stack.queries), np.int64)  # and in its form
+        for groups in forms.values():
+            first = len(self.groups)
+            for kind, numbers in groups:
+                self.group_of[numbers] = len(self.groups)
+                self.member_of[numbers] = np.arange(len(numbers))
+                queries = [stack.queries[number] for number in numbers]
+                own = np.array([states[number] for number in numbers], np.int64).reshape(len(numbers), -1)
+                self.groups.append(ReaderGroup(queries, own, self._calls_of(queries[0], kinds[kind])))
+            every = [number for _, numbers in groups for number in numbers]
+            self.place_of[every] = np.arange(len(every))
+            queries = [stack.queries[number] for number in every]
+            names = _lowered_names(queries[0])
+            self.forms.append(ResultForm(first, len(self.groups), queries, stack.names[every], names))
+        self.kinds, self.sheets, places = np.array(list(self._columns), np.int64).reshape(-1, 3).T
+        shape = stack.shape
+        pairs = zip(self.sheets.tolist(), places.tolist(), strict=True)
+        read = np.array([shape.columns_of[sheet][place] for sheet, place in pairs], np.int64)
+        # For each accumulator the columns of the stack that are read, and what is read of each.
+        self.columns: list[dict[int, Ints]] = [{} for _ in self.accumulators]
+        for column, kind in dict.fromkeys(zip(read.tolist(), self.kinds.tolist(), strict=True)):
+            self.columns[kind][column] = np.flatnonzero(read == column)
 
     def _reads(self, query: CompiledQuery, kept: tuple[str, ...], sheet: int) -> tuple[int, tuple[int, ...]]:
         """What a query's slots are read from, numbered, and the columns: the same for all queries with equal slots."""
@@ -237,6 +268,26 @@ class StackLowering:
                 self.calls.append(LoweredCall(function, call, read))
             numbers.append(number)
         return tuple(numbers)
+
+
+def _form(query: CompiledQuery) -> object:
+    """What queries have in common whose results are the same columns of windows.
+
+    HAVING, LIMIT, expressions over aggregates and earlier windows belong to the queries of one shape.
+    """
+    bound = query.query
+    is_plain = bound.kept is None and bound.top is None and not query.reads_earlier_windows
+    if not is_plain or computed_texts(bound):
+        return query.shape
+    keys, calls = tuple(key.scalar.type for key in bound.keys), tuple(call.type for call in bound.calls)
+    return bound.items, keys, calls, bound.clock_type, bound.emit is None
+
+
+def _lowered_names(query: CompiledQuery) -> list[str]:
+    """The columns of lowered windows."""
+    bound = query.query
+    aggregates = map(aggregate_column, range(len(bound.calls)))
+    return [*group_columns(len(bound.keys)), *aggregates, "window_start", "window_end", ROWS]
 
 
 def _source(slot: Slot, places: Mapping[str, int]) -> tuple[Accumulator, StateParts, int]:
@@ -287,4 +338,10 @@ class StreamReaders:
                 alike.setdefault((layout.merged, layout.keys), {})[sheet] = layout
         self.stacks = [
             StackReaders(layouts, self.asking, query_states, selections) for layouts in alike.values()
+        ]
+        # The sheets that the state keeps as tables, not in stacks.
+        self.unstacked = [
+            sheet
+            for sheet, layout in self.layouts.items()
+            if layout.gap is not None or layout.keyed or not layout.merged
         ]

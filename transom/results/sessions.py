@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.numeric import expand_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.table_columns import SELECTION, SESSION_START, SLICE, STOP
 from transom.kernel.sessions import Boundaries, closed_sessions, session_ends
-from transom.kernel.sheets import one_array, rows_of
+from transom.kernel.sheets import rows_of
 from transom.plan.layout import Layout
 from transom.results.close import Boundary, Reader
 from transom.windows.sessions import session_end

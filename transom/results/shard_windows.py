@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from transom.aggregates.accumulators import CountRows
 from transom.aggregates.numeric import combine_runs
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.groups import group
 from transom.columns.table_columns import ROWS, SLICE, STOP, groups_in
 from transom.elements import WindowSpec
 from transom.kernel.shards import Shard, together
-from transom.kernel.sheets import one_array
 from transom.plan.compiled_query import Slot
 from transom.plan.layout import Layout, state_columns
 from transom.results.close import Reader, close, specs_of

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Ints, Mask
+from transom.columns.arrays import Ints, Mask, one_array
 from transom.columns.sort_order import sort_codes
-from transom.kernel.sheets import one_array
 from transom.sql.query import OrderKey, Query
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from transom.backends.expressions import micros, quoted, text_literal
 from transom.backends.file_problems import UnreadableFiles
 from transom.durations import format_instant
 from transom.elements import ClockKind
+from transom.gc_pause import allow_garbage_collection
 from transom.ingest.batch import DataBatch, Ingested, IngestRun
 from transom.ingest.derived_rows import derived_rows, row_texts
 from transom.ingest.sources import ResultSource
@@ -138,7 +140,9 @@ class Ingest:
         else:
             split = self.sideline.split(intent, stream, batch)
         batch = split.batch
-        with split.resources:
+        # Many rows take long, and users' functions may make cycles of objects for each.
+        collecting = nullcontext() if batch.on_driver else allow_garbage_collection()
+        with split.resources, collecting:
             self.executors.files.begin(intent.batch_id)
             outcome, arrivals, rows, derived = self._run(intent, batch, registry, derived_streams)
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)

@@ -359,7 +359,8 @@ class BatchLoop:
         self.batch_thread, self.batch_began = threading.current_thread(), time.monotonic()
         began = self.batch_began
         try:
-            self._process(intent, frame)
+            with pause_garbage_collection():  # a search takes as long as half a batch; it waits for the end
+                self._process(intent, frame)
         except Exception as error:
             if self.failure_followers:
                 reason = self.backend.error_text(error)
@@ -469,8 +470,7 @@ class BatchLoop:
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
-        with pause_garbage_collection():
-            state = self._plan(intent, registry)
+        state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
         watch.lap("planning")
         ingested = self._ingest(intent, frame, registry, state)
@@ -659,7 +659,6 @@ class BatchLoop:
         rules = {name: stream.rules for name, stream in self.declared.streams.items()}
         return due_streams(state, queries, rules, clock)
 
-    @pause_garbage_collection()
     def _commit(
         self,
         intent: BatchIntent,

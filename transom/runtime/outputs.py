@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.columns.packed_tables import packed_stream
 from transom.columns.readable_values import readable_table
 from transom.errors import CheckpointError
 from transom.results.result_rows import ResultBatch, Results
 from transom.runtime.registry import identity
 from transom.runtime.row_outputs import RowOutputs
 from transom.state.commit_record import CommitRecord, ResultFiles
-from transom.storage.file_store import Store, packed_stream
+from transom.storage.file_store import Store
 from transom.storage.sealed_directory import SEAL, seal, sealed_files
 
 QUERY_COLUMN = "transom_query"  # the column that says which query a result is of

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.columns.packed_tables import packed_stream, unpacked_stream
 from transom.estimates import Estimator
 from transom.ondemand.structures.runs import Run
 from transom.ondemand.structures.tiers import RunTiers
@@ -133,20 +134,20 @@ def dumps(
     embedded = EmbeddedRuns()
     stored = encode_state(state, embedded if shelf is None else shelf) | {"commit": record.to_json()}
     parts: dict[PartKey, bytes] = {(STATE, "", 0): json.dumps(stored).encode(), **embedded.parts}
-    parts[FLOORS, "", 0] = _pack_table(encode_floors(state.floors))
-    parts |= {(SHEET, name, 0): _pack_table(sheet) for name, sheet in state.sheets.items()}
+    parts[FLOORS, "", 0] = packed_stream(encode_floors(state.floors))
+    parts |= {(SHEET, name, 0): packed_stream(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
-    parts |= {(PAST, kind, 0): _pack_table(table) for kind, table in state.past.tables.items()}
+    parts |= {(PAST, kind, 0): packed_stream(table) for kind, table in state.past.tables.items()}
     parts |= dict(_promising_parts(state.promising))
     for number, table in enumerate(state.accounts.tables()):
-        parts[ACCOUNTS, "", number] = _pack_table(table)
+        parts[ACCOUNTS, "", number] = packed_stream(table)
     lasting = LastingParts() if lasting is None else lasting
     _add_lasting(lasting, state, record)
-    changed = _pack_table(_table_of_parts(list(parts), list(parts.values())))
+    changed = packed_stream(_table_of_parts(list(parts), list(parts.values())))
     rows = [((CHANGED, "", 0), len(changed), ZSTD.compress(changed, asbytes=True)), *lasting.take()]
     keys, sizes, packed = zip(*rows, strict=True)
     table = _table_of_parts(keys, packed).append_column("size", pa.array(sizes, pa.int64()))
-    return _pack_table(table.replace_schema_metadata({"transom": json.dumps({"version": FORMAT_VERSION})}))
+    return packed_stream(table.replace_schema_metadata({"transom": json.dumps({"version": FORMAT_VERSION})}))
 
 
 def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> None:
@@ -157,14 +158,16 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
         state.selections,
         state.accounts.names,
     )
-    lasting.add((REGISTERED, "", 0), registered, lambda: _pack_table(encode_registered(registered)))
-    lasting.add((QUERY_STATES, "", 0), queries, lambda: _pack_table(encode_queries(queries)))
-    lasting.add((SELECTION_STATES, "", 0), selections, lambda: _pack_table(encode_selections(selections)))
+    lasting.add((REGISTERED, "", 0), registered, lambda: packed_stream(encode_registered(registered)))
+    lasting.add((QUERY_STATES, "", 0), queries, lambda: packed_stream(encode_queries(queries)))
+    lasting.add((SELECTION_STATES, "", 0), selections, lambda: packed_stream(encode_selections(selections)))
     lasting.add(
         (SELECTION_KINDS, "", 0), selections, lambda: json.dumps(selection_kinds(selections)).encode()
     )
     lasting.add(
-        (ACCOUNT_NAMES, "", 0), names, lambda: _pack_table(pa.table({"query": pa.array(names, pa.string())}))
+        (ACCOUNT_NAMES, "", 0),
+        names,
+        lambda: packed_stream(pa.table({"query": pa.array(names, pa.string())})),
     )
     for name, stream in state.streams.items():
         known = (clock.occupied for clock in stream.clocks.values() if clock.occupied is not None)
@@ -173,7 +176,7 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
             lasting.add((TIMES, name, number), part, partial(_pack_times, part))
     for name, join in state.joins.items():
         for number, run in enumerate(run for runs in join.runs for run in runs):
-            lasting.add((JOINED, name, number), run.table, partial(_pack_table, run.table))
+            lasting.add((JOINED, name, number), run.table, partial(packed_stream, run.table))
             if run.matched is not None:
                 lasting.add((MATCHED, name, number), run.matched, partial(_pack_bits, run.matched))
     for name, summary in state.promising.summaries.items():
@@ -185,7 +188,7 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
 
 
 def _pack_times(pairs: Sequence[tuple[int, int]]) -> bytes:
-    return _pack_table(encode_times(pairs))
+    return packed_stream(encode_times(pairs))
 
 
 def _table_of_parts(keys: Sequence[PartKey], packed: Sequence[bytes]) -> pa.Table:
@@ -211,17 +214,17 @@ def loads(packed: bytes, shelf: RunShelf | None = None) -> tuple[State, CommitRe
     stored = json.loads(parts[STATE, "", 0])
     state = decode_state(stored, parts, EmbeddedRuns(parts) if shelf is None else shelf)
     decisions = tuple(PassDecisions.unpacked(packed) for _, packed in _of_kind(DECISIONS, parts))
-    registered = decode_registered(_unpack_table(parts[REGISTERED, "", 0]))
+    registered = decode_registered(unpacked_stream(parts[REGISTERED, "", 0]))
     return state, CommitRecord.from_json(stored["commit"], registered, decisions)
 
 
 def parts_of(packed: bytes) -> Parts:
     """The parts of a snapshot."""
-    table = _unpack_table(packed)
+    table = unpacked_stream(packed)
     check_format(json.loads(table.schema.metadata[b"transom"])["version"])
     rows = zip(_parts_of_table(table).items(), table["size"].to_pylist(), strict=True)
     parts = {key: ZSTD.decompress(packed, size, asbytes=True) for (key, packed), size in rows}
-    return _parts_of_table(_unpack_table(parts.pop((CHANGED, "", 0)))) | parts
+    return _parts_of_table(unpacked_stream(parts.pop((CHANGED, "", 0)))) | parts
 
 
 def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
@@ -255,12 +258,12 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
             name: state_json.decode_stream(stream, _times(name, parts))
             for name, stream in stored["streams"].items()
         },
-        queries=decode_queries(_unpack_table(parts[QUERY_STATES, "", 0])),
+        queries=decode_queries(unpacked_stream(parts[QUERY_STATES, "", 0])),
         selections=decode_selections(
-            _unpack_table(parts[SELECTION_STATES, "", 0]), json.loads(parts[SELECTION_KINDS, "", 0])
+            unpacked_stream(parts[SELECTION_STATES, "", 0]), json.loads(parts[SELECTION_KINDS, "", 0])
         ),
-        floors=decode_floors(_unpack_table(parts[FLOORS, "", 0])),
-        sheets={name: _unpack_table(packed) for name, packed in _of_kind(SHEET, parts)},
+        floors=decode_floors(unpacked_stream(parts[FLOORS, "", 0])),
+        sheets={name: unpacked_stream(packed) for name, packed in _of_kind(SHEET, parts)},
         shards=tuple(map(state_json.decode_shard, stored["shards"])),
         partitions=stored["partitions"],
         last_selection=stored["last_selection"],
@@ -268,13 +271,13 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
         accounts=Accounts.of_tables(
-            _unpack_table(parts[ACCOUNT_NAMES, "", 0])["query"].to_pylist(),
-            _unpack_table(parts[ACCOUNTS, "", 0]),
-            _unpack_table(parts[ACCOUNTS, "", 1]),
+            unpacked_stream(parts[ACCOUNT_NAMES, "", 0])["query"].to_pylist(),
+            unpacked_stream(parts[ACCOUNTS, "", 0]),
+            unpacked_stream(parts[ACCOUNTS, "", 1]),
             stored["unaccounted"],
         ),
         past=PastWindows(
-            {kind: _unpack_table(packed) for kind, packed in _of_kind(PAST, parts)}, stored["first_windows"]
+            {kind: unpacked_stream(packed) for kind, packed in _of_kind(PAST, parts)}, stored["first_windows"]
         ),
         promising=PromisingState(
             {
@@ -298,7 +301,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
 def _times(stream: str, parts: Parts) -> Iterator[IntervalSet]:
     """The times of the rows on the clocks of a stream, in parts."""
     numbers = takewhile(lambda number: (TIMES, stream, number) in parts, count())
-    return (decode_times(_unpack_table(parts[TIMES, stream, number])) for number in numbers)
+    return (decode_times(unpacked_stream(parts[TIMES, stream, number])) for number in numbers)
 
 
 def _encode_store(store: StoreState, shelf: RunShelf) -> dict[str, Any]:
@@ -373,7 +376,7 @@ def _decode_preference_query(
         state_json.decode_coverage(stored["done"]),
         stored["lost"],
         stored["missed"],
-        None if packed is None else _unpack_table(packed),
+        None if packed is None else unpacked_stream(packed),
     )
 
 
@@ -391,7 +394,7 @@ def _decode_join(name: str, stored: dict[str, Any], parts: Parts) -> JoinState:
 
 
 def _decode_join_run(name: str, number: int, parts: Parts) -> JoinRun:
-    table, bits = _unpack_table(parts[JOINED, name, number]), parts.get((MATCHED, name, number))
+    table, bits = unpacked_stream(parts[JOINED, name, number]), parts.get((MATCHED, name, number))
     if bits is None:
         return JoinRun(table)
     return JoinRun(table, np.unpackbits(np.frombuffer(bits, np.uint8), count=table.num_rows).astype(bool))
@@ -405,10 +408,10 @@ def _promising_parts(promising: PromisingState) -> Iterator[tuple[PartKey, bytes
     for name, summary in promising.summaries.items():
         yield (SUMMARY, name, 0), summary.representation.packed()
     if promising.queries:
-        yield (PENDING, "", 0), _pack_table(_encode_pending(promising))
+        yield (PENDING, "", 0), packed_stream(_encode_pending(promising))
     for name, query in promising.queries.items():
         if query.selected is not None:
-            yield (SELECTED, name, 0), _pack_table(query.selected)
+            yield (SELECTED, name, 0), packed_stream(query.selected)
 
 
 def _encode_pending(promising: PromisingState) -> pa.Table:
@@ -431,7 +434,7 @@ def _decode_pending(parts: Parts) -> dict[tuple[int, int], Regions]:
     """The deferred regions by query and side."""
     if (PENDING, "", 0) not in parts:
         return {}
-    table = _unpack_table(parts[PENDING, "", 0])
+    table = unpacked_stream(parts[PENDING, "", 0])
     regions = Regions.of_table(table)
     owners = zip(table["query"].to_pylist(), table["side"].to_pylist(), strict=True)
     deferred, first = {}, 0
@@ -444,7 +447,7 @@ def _decode_pending(parts: Parts) -> dict[tuple[int, int], Regions]:
 
 def _pack_ranking(ranking: BatchRanking) -> bytes:
     metadata = {"since": str(ranking.since), "name": ranking.name}
-    return _pack_table(pa.table({"key": ranking.key}).replace_schema_metadata(metadata))
+    return packed_stream(pa.table({"key": ranking.key}).replace_schema_metadata(metadata))
 
 
 def _decode_ranking(batch_id: int, table: pa.Table) -> BatchRanking:
@@ -456,7 +459,7 @@ def _decode_ranking(batch_id: int, table: pa.Table) -> BatchRanking:
 def _rankings(summary: str, parts: Parts) -> tuple[BatchRanking, ...]:
     """The rankings of a summary's batches, in order."""
     mine = (
-        _decode_ranking(batch_id, _unpack_table(packed))
+        _decode_ranking(batch_id, unpacked_stream(packed))
         for (kind, name, batch_id), packed in parts.items()
         if kind == RANKING and json.loads(name)[0] == summary
     )
@@ -465,14 +468,3 @@ def _rankings(summary: str, parts: Parts) -> tuple[BatchRanking, ...]:
 
 def _of_kind(kind: str, parts: Parts) -> Iterator[tuple[str, bytes]]:
     return ((name, packed) for (own_kind, name, _), packed in parts.items() if own_kind == kind)
-
-
-def _pack_table(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpack_table(packed: bytes) -> pa.Table:
-    return pa.ipc.open_stream(packed).read_all()

@@ -25,6 +25,7 @@ from transom.storage.write_errors import writable
 # Names that are not there yet: a write ends by giving such a file its real name. Listings skip them.
 _UNFINISHED = ".unfinished"
 _SYNC_THREADS = 8
+_LEAST_BYTES_FOR_THREADS = 1 << 20
 
 
 class Store:
@@ -145,6 +146,8 @@ class Store:
 
     def _make_directory(self, path: str) -> None:
         """Make a directory and those above it; with `sync`, their entries are on disk."""
+        if self._is_local and os.path.isdir(path):
+            return
         if self._fs.get_file_info(path).type == fs.FileType.Directory:
             return
         above = posixpath.dirname(path)
@@ -266,15 +269,9 @@ def _sync(path: str) -> None:
 def packed_table(table: pa.Table, compression: str) -> pa.Buffer:
     """A table as an IPC file."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
+    # For a small table, handing its columns to threads takes longer than compressing them.
+    is_large = table.nbytes >= _LEAST_BYTES_FOR_THREADS
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=is_large)
     with pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def packed_stream(table: pa.Table) -> bytes:
-    """A table as an IPC stream that is not compressed."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()

@@ -16,9 +16,8 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from transom.durations import format_instant
 from transom.errors import StateError
@@ -55,12 +54,12 @@ class Lease:
 
     def __init__(self, store: Store):
         """Take the checkpoint over, whoever had it."""
-        self._store, self._lock = store, None
+        self._store, self._directory, self._lock = store, "", None
         if store.local_path is not None:
-            directory = Path(store.local_path) / _DIRECTORY
-            with writable(str(directory)):
-                directory.mkdir(parents=True, exist_ok=True)
-            self._lock = directory / "lock"
+            self._directory = os.path.join(store.local_path, _DIRECTORY)
+            with writable(self._directory):
+                os.makedirs(self._directory, exist_ok=True)
+            self._lock = os.path.join(self._directory, "lock")
         with self._locked():
             before = self._numbers()
             self.number = max(before, default=0) + 1
@@ -89,7 +88,7 @@ class Lease:
     def _numbers(self) -> list[int]:
         if self._lock is not None:
             try:
-                names = os.listdir(self._lock.parent)
+                names = os.listdir(self._directory)
             except FileNotFoundError:
                 names = []
         else:
@@ -98,16 +97,23 @@ class Lease:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        if self._lock is None or not self._lock.parent.exists():
+        descriptor = self._opened_lock()
+        if descriptor is None:
             yield
             return
-        with writable(str(self._lock)):
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+    def _opened_lock(self) -> int | None:
+        """The open file of the lock; None if there is none, or its directory was deleted."""
+        if self._lock is None:
+            return None
+        with writable(self._lock), suppress(FileNotFoundError):
+            return os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
+        return None
 
 
 def lease_holder(store: Store) -> LeaseHolder | None:

@@ -22,7 +22,8 @@ import pyarrow as pa
 from transom.columns.arrays import Ints
 from transom.columns.table_columns import SLICE, STOP
 from transom.gc_pause import pause_garbage_collection
-from transom.kernel.sheets import combine, rows_of, without
+from transom.kernel.sheets import combine, rows_of
+from transom.kernel.stacked_sheets import Sheets
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
 from transom.plan.decisions import Choice, Decision
@@ -295,7 +296,7 @@ class _Change:
         self.queries = dict(state.queries)
         self.selections = dict(state.selections)
         self.floors = dict(state.floors)
-        self.sheets = dict(state.sheets)
+        self.sheets = Sheets.of(state.sheets)
         self.last_selection = state.last_selection
         self.gone: dict[str, list[int]] = {}
         self.gone_far: set[int] = set()
@@ -327,20 +328,20 @@ class _Change:
         self.grown = {}
 
     def state(self) -> State:
-        for sheet, homes in self.gone.items():
-            self.sheets[sheet] = without(self.sheets[sheet], homes)
+        sheets = self.sheets.without_selections(self.gone)
         arriving: dict[str, list[pa.Table]] = {}
         for layout, rows in self.moved.values():
             arriving.setdefault(layout.id, [layout.schema.empty_table()]).append(rows)
         for layout in {layout.id: layout for layout, _ in self.moved.values()}.values():
-            there = [self.sheets[layout.id]] if layout.id in self.sheets else []
-            self.sheets[layout.id] = combine(layout, [*there, *arriving[layout.id]])
+            there = [sheets[layout.id]] if layout.id in sheets else []
+            combined = combine(layout, [*there, *arriving[layout.id]])
+            sheets = sheets.with_tables({layout.id: combined} if combined.num_rows else {})
         return replace(
             self.before,
             queries=self.queries,
             selections=self.selections,
             floors=self.floors,
-            sheets={name: table for name, table in self.sheets.items() if table.num_rows},
+            sheets=sheets,
             shards=self._shards(),
             last_selection=self.last_selection,
         )
@@ -379,8 +380,8 @@ class _Change:
         self.floors.pop(home, None)
         if selection.on_executors:
             self.gone_far.add(home)
-        else:
-            self._take(home, selection.sheet)
+        elif self.moved.pop(home, None) is None and selection.sheet in self.sheets:
+            self.gone.setdefault(selection.sheet, []).append(home)
 
     def _take(self, home: int, sheet: str) -> pa.Table | None:
         """Take the slices of a selection off their sheet; None if there are none."""

@@ -7,13 +7,13 @@ the driver until a batch shows that they are too many for it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.table_columns import SELECTION
+from transom.kernel.stacked_sheets import Sheets
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership, Observed, PlanContext
 from transom.plan.decisions import Choice, PlacementDecision
@@ -126,9 +126,9 @@ def _moved(context: PlanContext, observed: Observed) -> PlacementDecision | None
     }
     on_driver = {home for home in groups if not context.state.selections[home].on_executors}
     reasons: dict[Group, str] = {}
-    for group, count in _larger(observed.held.values(), groups, limit):
+    for group, count in _larger(observed.held, groups, limit):
         reasons[group] = f"{count:,} rows on the driver, more than {limit:,}"
-    for group, count in _larger(observed.brought.values(), groups, at_once):
+    for group, count in _larger(observed.brought, groups, at_once):
         reasons.setdefault(group, f"one batch brought {count:,} rows, more than {at_once:,}")
     for home in (home for ref in observed.shards for home in ref.held if home in on_driver):
         most = context.limits.driver_groups
@@ -147,20 +147,18 @@ def _exceeds(observed: Observed, limit: int | None, at_once: int | None) -> bool
     """Whether all slices together have more rows than those of one group may have."""
     if limit is None or at_once is None:
         return False
-    brought = sum(table.num_rows for table in observed.brought.values())
-    return brought > at_once or sum(table.num_rows for table in observed.held.values()) > limit
+    return Sheets.of(observed.brought).cells > at_once or Sheets.of(observed.held).cells > limit
 
 
 def _larger(
-    tables: Iterable[pa.Table], groups: Mapping[int, Group], most: int | None
+    sheets: Mapping[str, pa.Table], groups: Mapping[int, Group], most: int | None
 ) -> Iterator[tuple[Group, int]]:
     """The groups whose selections have more rows than so many, with their rows; None: none has."""
-    filled = list(tables)
-    if most is None or sum(table.num_rows for table in filled) <= most:
+    if most is None or Sheets.of(sheets).cells <= most:
         return
     counts: dict[Group, int] = defaultdict(int)
-    for table in filled:
-        homes, rows = np.unique(table[SELECTION].to_numpy(), return_counts=True)
+    for selections in Sheets.of(sheets).selections():
+        homes, rows = np.unique(selections, return_counts=True)
         for home, count in zip(homes.tolist(), rows.tolist(), strict=True):
             if home in groups:
                 counts[groups[home]] += count

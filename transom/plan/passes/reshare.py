@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
-from transom.kernel.sheets import one_array
+from transom.kernel.stacked_sheets import Sheets
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import PlanContext
 from transom.plan.cost import Cost, WindowCosts, is_better
@@ -172,23 +171,15 @@ class _SliceRate(NamedTuple):
 
 def _rates(state: State, candidates: Sequence[_Candidate]) -> dict[int, _SliceRate]:
     """The tuples in the retained slices of the candidates' selections, of those that have slices."""
-    by_sheet: dict[str, list[int]] = {}
-    for candidate in candidates:
-        for home in candidate.homes:
-            by_sheet.setdefault(state.selections[home].sheet, []).append(home)
+    homes = {home for candidate in candidates for home in candidate.homes}
     rates: dict[int, _SliceRate] = {}
-    for key, homes in by_sheet.items():
-        if key not in state.sheets:
-            continue
-        sheet = state.sheets[key]
-        selections, starts, stops, rows = (
-            one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, STOP, ROWS)
-        )
+    sheets = {state.selections[home].sheet for home in homes}
+    for selections, starts, stops, rows in Sheets.of(state.sheets).slices_of(sheets):
         heads = np.flatnonzero(np.diff(selections, prepend=-1))
         sums = np.add.reduceat(rows, heads).tolist()
         times = (np.maximum.reduceat(stops, heads) - np.minimum.reduceat(starts, heads)).tolist()
-        held = dict(zip(selections[heads].tolist(), map(_SliceRate, sums, times), strict=True))
-        rates.update((home, held[home]) for home in homes if home in held)
+        held = zip(selections[heads].tolist(), map(_SliceRate, sums, times), strict=True)
+        rates.update((home, rate) for home, rate in held if home in homes)
     return rates
 
 
