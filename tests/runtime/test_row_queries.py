@@ -162,6 +162,38 @@ def test_a_row_query_over_a_join_of_two_streams(make_engine: EngineFactory) -> N
     assert cards(query) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("LEFT JOIN", [("a", "a"), ("b", None)]),
+        ("RIGHT JOIN", [("a", "a"), (None, "b")]),
+        ("FULL JOIN", [("a", "a"), ("b", None), (None, "b")]),
+        ("LEFT SEMI JOIN", ["a"]),
+        ("LEFT ANTI JOIN", ["b"]),
+    ],
+)
+def test_a_row_query_over_an_outer_join_of_two_streams(
+    make_engine: EngineFactory, form: str, expected: list[Any]
+) -> None:
+    engine = make_engine()
+    feeds = [engine.feed(name, "card string, ts timestamp", time="ts") for name in ("paid", "moved")]
+    items = (
+        "p.card" if form.startswith("LEFT ") and form != "LEFT JOIN" else "p.card AS paid, m.card AS moved"
+    )
+    query = engine.register(
+        f"SELECT {items} FROM paid p {form} moved m "
+        "ON p.card = m.card AND m.ts BETWEEN p.ts AND p.ts + INTERVAL 1 minute"
+    )
+    feeds[0].push([("a", "2024-01-01 00:00:00"), ("b", "2024-01-01 00:00:00")])
+    engine.step()
+    feeds[1].push([("a", "2024-01-01 00:00:30"), ("b", "2024-01-01 00:02:00")])
+    engine.drain()
+    rows = query.results().to_pylist()
+    results = cards(query) if items == "p.card" else [(row["paid"], row["moved"]) for row in rows]
+    assert sorted(results, key=str) == sorted(expected, key=str)
+    assert query.account.counted == len(expected)
+
+
 def test_results_survive_a_restart_and_none_comes_twice(make_engine: EngineFactory, tmp_path: Path) -> None:
     first = Payments(make_engine, tmp_path)
     first.engine.register(BIG, "big")

@@ -128,7 +128,7 @@ class _Emit:
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
         self.finals = 0
-        self.flows: list[BatchInput] = []  # what the batch brought to streams of results
+        self.flows: list[BatchInput] = []  # what the batch brought to streams of results and of pairs
 
     def run(
         self, batches: Sequence[BatchInput], shelf: Shelf | None, derived: Sequence[DerivedInput]
@@ -181,11 +181,7 @@ class _Emit:
 
     def _row_results(self, batches: Sequence[BatchInput], moment: Moment) -> list[ResultBatch]:
         """The results of row queries: rows, pairs of joins and results of other queries that satisfy them."""
-        outcomes = [
-            *(batch.outcome for batch in batches),
-            *(one.outcome for one in self.context.joined.values()),
-        ]
-        matches = [part for outcome in outcomes for part in outcome.matches]
+        matches = [part for batch in batches for part in batch.outcome.matches]
         if not matches:
             return []
         return row_results(matches, {query.name: query for query in self.everyone}, moment)
@@ -271,6 +267,7 @@ class _Emit:
             state = self._closed(state, [batch], None, batches_on=0)
             state = replace(state, joins={**state.joins, join.id: kept})
             concerned[join.id] = batch
+            self.flows.append(batch)
         gone = state.joins.keys() - joins.keys()
         if not gone:
             return state

@@ -179,7 +179,7 @@ def pair_batch(
         if join.form is not JoinForm.SEMI and (ends or mark is not None):
             lone, kept = _unmatched(join, kept, was_closed, None if ends else mark)
             rows.append(lone)
-        if readers and any(table.num_rows for table in rows):
+        if any(table.num_rows for table in rows):
             outcome = aggregate(BatchInput(pair_rules(join), readers), pa.concat_tables(rows))
     came = outcome.clocks.get(join.clock)
     given = next(one for one in inputs if one is not None)
