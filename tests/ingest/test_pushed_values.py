@@ -1,0 +1,51 @@
+"""Values that a program pushes: what a column takes, and what it refuses."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from transom.ingest.pushed_values import pushed_column
+
+STRUCT = pa.struct({"n": pa.int64(), "x": pa.float64()})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (3.0, pa.int32()),
+        (Decimal("3.00"), pa.int32()),
+        ([1, 2.0, None], pa.list_(pa.int64())),
+        ({"n": 1.0, "x": 1.5}, STRUCT),
+        ({"a": 1.5}, pa.map_(pa.string(), pa.float64())),
+        (None, pa.list_(pa.int64())),
+    ],
+)
+def test_whole_numbers_are_integers_whatever_their_type(value: Any, kind: pa.DataType) -> None:
+    column = pushed_column([value, None], pa.field("c", kind), "UTC")
+    assert column.type == kind
+    assert column.null_count == 1 + (value is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1.5, pa.int32()),
+        (Decimal("1.5"), pa.int64()),
+        (float("nan"), pa.int16()),
+        (1.5, pa.date32()),
+        ([1, 1.5], pa.list_(pa.int64())),
+        ([[1], [1.5]], pa.list_(pa.list_(pa.int64()))),
+        ({"n": 1.5}, STRUCT),
+        ([{"n": 1.5}], pa.list_(STRUCT)),
+        ({"a": 1.5}, pa.map_(pa.string(), pa.int32())),
+    ],
+)
+def test_a_number_that_is_not_whole_is_refused_where_integers_are_expected(
+    value: Any, kind: pa.DataType
+) -> None:
+    with pytest.raises(ValueError, match=r"column c: .*is not a whole number"):
+        pushed_column([value], pa.field("c", kind), "UTC")
