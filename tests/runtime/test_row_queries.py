@@ -194,6 +194,37 @@ def test_a_row_query_over_an_outer_join_of_two_streams(
     assert query.account.counted == len(expected)
 
 
+UNMOVED = (
+    "SELECT p.card FROM paid p LEFT ANTI JOIN moved m "
+    "ON p.card = m.card AND abs(m.ts - p.ts) <= INTERVAL 10 seconds"
+)
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(False, ["c"]), (True, ["b", "c"])])
+def test_a_row_whose_partner_may_have_come_before_the_join_began_is_no_result(
+    make_engine: EngineFactory, tmp_path: Path, is_kept: bool, expected: list[str]
+) -> None:
+    def started() -> tuple[Any, Any, Any]:
+        engine = make_engine(tmp_path)
+        paid, moved = (
+            engine.feed(name, "card string, ts timestamp", time="ts") for name in ("paid", "moved")
+        )
+        return engine, paid, moved
+
+    engine, paid, moved = started()
+    if is_kept:  # another query has the rows of the join
+        engine.register(UNMOVED, "earlier")
+    moved.push([("a", "2024-01-01 00:00:02")])
+    engine.step()
+    engine.register(UNMOVED, "query")
+    paid.push([("a", "2024-01-01 00:00:05"), ("b", "2024-01-01 00:00:05"), ("c", "2024-01-01 00:00:13")])
+    engine.step()
+    engine.stop()
+    engine, paid, moved = started()
+    engine.drain()
+    assert sorted(cards(engine.query("query"))) == expected
+
+
 def test_results_survive_a_restart_and_none_comes_twice(make_engine: EngineFactory, tmp_path: Path) -> None:
     first = Payments(make_engine, tmp_path)
     first.engine.register(BIG, "big")

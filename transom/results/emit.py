@@ -34,7 +34,7 @@ from transom.results.batch_input import BatchInput
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
 from transom.results.derived_input import DerivedInput
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
-from transom.results.join_clock import JoinedBatch, joins_of, pair_batch
+from transom.results.join_clock import JoinedBatch, join_state, joins_of, pair_batch
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, Stored, finish
@@ -42,7 +42,6 @@ from transom.results.row_results import row_results
 from transom.results.shard_work import ShardWork, split_work
 from transom.sql.catalog import Scalars
 from transom.state.state import State
-from transom.state.stream_joins import JoinState
 from transom.windows.intervals import LOWEST
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
@@ -260,7 +259,7 @@ class _Emit:
                 continue
             joined = self.context.joined.get(join.id)
             if joined is None:
-                joined = JoinedBatch(Outcome(), state.joins.get(join.id, JoinState()))
+                joined = JoinedBatch(Outcome(), join_state(join, self.before))
             readers = [query for query in self.living if query.query.stream == join.id]
             aggregate = partial(self._aggregated, state)
             batch, kept = pair_batch(join, readers, concerned, joined, self.before, state, aggregate)
