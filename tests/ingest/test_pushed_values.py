@@ -49,3 +49,22 @@ def test_a_number_that_is_not_whole_is_refused_where_integers_are_expected(
 ) -> None:
     with pytest.raises(ValueError, match=r"column c: .*is not a whole number"):
         pushed_column([value], pa.field("c", kind), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1234567890123456789012345678.0123456789", "1234567890123456789012345678.0123456789"),
+        ("-0.00000000005", "-0.0000000001"),
+        (1.5, "1.5000000000"),
+    ],
+)
+def test_decimals_are_read_with_all_their_digits(value: Any, expected: str) -> None:
+    column = pushed_column([value], pa.field("c", pa.decimal128(38, 10)), "UTC")
+    assert column.to_pylist() == [Decimal(expected)]
+
+
+@pytest.mark.parametrize("value", ["12345678901234567890123456789", "one", "NaN", float("inf")])
+def test_what_is_no_decimal_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="column c: "):
+        pushed_column([value], pa.field("c", pa.decimal128(38, 10)), "UTC")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
 from transom.durations import parse_instant
 
+_DECIMALS = Context(prec=76, rounding=ROUND_HALF_UP)  # more digits than a decimal has; rounds as Spark does
 UNFIT = (
     pa.ArrowInvalid,
     pa.ArrowTypeError,
@@ -52,7 +53,7 @@ def _decimal(value: Any, kind: pa.DataType) -> Any:
     """A number of a decimal column; text and floating point numbers are read as they are written."""
     if isinstance(value, str | float) and not isinstance(value, bool):
         try:
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), context=_DECIMALS)
         except InvalidOperation:
             raise ValueError(f"{value!r} is no {kind}") from None
     return value
