@@ -117,7 +117,10 @@ def test_an_unknown_zone_is_refused_by_name() -> None:
         parse_instant("2013-01-01", "Mars/Olympus")
 
 
-@pytest.mark.parametrize("value", ["yesterday", "2013-13-01", "2013-01-01 25:00", "12:05", 1.5, True, None])
+@pytest.mark.parametrize(
+    "value",
+    ["yesterday", "2013-13-01", "2013-01-01 25:00", "12:05", 1.5, True, None, "2013-01-01 12:00+99:00"],
+)
 def test_what_is_no_instant_is_refused_by_name(value: Any) -> None:
     with pytest.raises(SettingError, match="is not a time") as refused:
         parse_instant(value)

@@ -42,6 +42,7 @@ _INSTANT = re.compile(
     re.IGNORECASE,
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+MOST_OFFSET = 18 * HOUR  # from UTC, as in Spark
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -139,7 +140,10 @@ def parse_instant(value: str | int | date | datetime, zone: str = "UTC") -> int:
         aware = datetime(year, month, day, hour, minute, second, fraction, offset)
     except ValueError as error:
         raise SettingError(f"{value!r} is not a time: {error}") from None
-    return _microseconds(aware) - _zone_microseconds(match[8])
+    offset_of_text = _zone_microseconds(match[8])
+    if abs(offset_of_text) > MOST_OFFSET:
+        raise SettingError(f"{value!r} is not a time: its offset is more than 18 hours")
+    return _microseconds(aware) - offset_of_text
 
 
 def _microseconds(aware: datetime) -> int:

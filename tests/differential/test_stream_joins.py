@@ -29,7 +29,7 @@ COLUMNS = {
 }
 SCHEMAS = {"a": "k bigint, t bigint, v bigint", "b": "k int, t bigint, w bigint"}
 CATALOG = Catalog({name: Relation(name, columns, "t") for name, columns in COLUMNS.items()})
-SHOWN = ("window_start", "window_end", "k", "n", "s", "rows", "complete", "late")
+SHOWN = ("event_time", "window_start", "window_end", "k", "n", "s", "rows", "complete", "late")
 
 
 @dataclass
@@ -95,6 +95,16 @@ def draw_query(dice: Random, forms: Sequence[str] = FORMS) -> str:
     )
 
 
+def without_window(dice: Random, text: str) -> str:
+    """A query without a window over the same join."""
+    join = text[text.index("FROM") : text.index("[")]
+    own = join.split()[2]  # the alias of the first stream
+    sides = [own] if "SEMI" in join or "ANTI" in join else ["x", "y"]
+    columns = [f"{side}.{column}" for side in sides for column in ("k", "t")]
+    where = dice.choice(["", f"WHERE {own}.k = 1"])
+    return f"SELECT {dice.choice(columns)} AS k, {dice.choice(columns)} AS s {join} {where}"
+
+
 def draw(dice: Random) -> Drawn:
     queries = {f"q{number}": draw_query(dice) for number in range(dice.randint(2, 5))}
     waiting = [name for name in queries if dice.random() < 0.4]
@@ -123,6 +133,10 @@ def draw(dice: Random) -> Drawn:
             step.ends = True
         steps.append(step)
     slacks = {name: dice.choice([0, 1, 3, 8, None]) for name in COLUMNS}
+    for name in list(queries):
+        if dice.random() < 0.4:
+            queries[f"{name}_rows"] = without_window(dice, queries[name])
+            steps[0].joining.append(f"{name}_rows")
     return Drawn(slacks, queries, [*steps, Step("a", ends=True), Step("b", ends=True)])
 
 
@@ -187,6 +201,8 @@ class Run:
             pass
         if step.prodded:
             for name, entry in self.engine.queries().items():
+                if entry.is_row_query:
+                    continue
                 self.early[name] += [told(row) for row in entry.prod().to_pylist()]
 
     def _keep(self, name: str) -> None:

@@ -385,3 +385,28 @@ def test_a_cascade_over_a_batch_is_final_at_its_end(make_engine: EngineFactory, 
     engine.drain()
     assert final(queries["busiest"], "n") == [(0, 40, 8), (40, 80, 7), (80, 120, 9)]
     assert final(queries["top"], "n") == [(0, 80, 8), (80, 160, 9)]
+
+
+def test_queries_of_a_checkpoint_can_be_read_before_the_first_batch(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = traffic(make_engine, tmp_path)
+    engine.register(PER_SENSOR, "per_sensor")
+    engine.register("SELECT count(*) AS n FROM s [RANGE 40 SLIDE 40]", "edited")
+    feed.push([(1, 1, 0, 5)])
+    engine.step()
+    engine.stop()
+
+    engine, feed = traffic(make_engine, tmp_path)
+    engine.query("edited").edit(BUSIEST)
+    engine.stop()
+
+    engine, feed = traffic(make_engine, tmp_path)
+    engine.view("busy", "SELECT sensor, n FROM per_sensor WHERE n > 2")
+    engine.stop()
+
+    engine, feed = traffic(make_engine, tmp_path)
+    outer = engine.register(BUSIEST, "outer")
+    feed.push([(2, 1, 0, 3)])
+    engine.drain()
+    assert final(outer, "n") == [(0, 40, 8)]

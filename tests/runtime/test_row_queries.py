@@ -109,8 +109,9 @@ def test_a_system_column_makes_room_for_a_column_of_the_user(payments: Payments)
         ("SELECT count(*) FROM tx", "the query has no window"),
         ("SELECT card, count(*) FROM tx GROUP BY card", "the query has no window"),
         ("SELECT card FROM tx GROUP BY card", "the query has no window"),
-        ("SELECT card FROM tx ORDER BY card LIMIT 3", "the query has no window"),
-        ("SELECT card FROM tx HAVING card = 'a'", "the query has no window"),
+        ("SELECT card FROM tx ORDER BY card LIMIT 3", "the query has no window, which ORDER BY needs; write"),
+        ("SELECT card FROM tx LIMIT 3", "the query has no window, which LIMIT needs; write"),
+        ("SELECT card FROM tx HAVING card = 'a'", "the query has no window, which HAVING needs; write"),
         ("SELECT card FROM tx EMIT EARLY EVERY 1 second", "the query has no window"),
         ("SELECT card, window_end FROM tx", "the query has no window"),
         ("SELECT card FROM tx WHERE count(*) > 3", "an aggregate is not allowed in WHERE"),
@@ -160,6 +161,69 @@ def test_a_row_query_over_a_join_of_two_streams(make_engine: EngineFactory) -> N
     feeds[1].push([("a", "2024-01-01 00:00:30"), ("b", "2024-01-01 00:02:00")])
     engine.drain()
     assert cards(query) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("LEFT JOIN", [("a", "a"), ("b", None)]),
+        ("RIGHT JOIN", [("a", "a"), (None, "b")]),
+        ("FULL JOIN", [("a", "a"), ("b", None), (None, "b")]),
+        ("LEFT SEMI JOIN", ["a"]),
+        ("LEFT ANTI JOIN", ["b"]),
+    ],
+)
+def test_a_row_query_over_an_outer_join_of_two_streams(
+    make_engine: EngineFactory, form: str, expected: list[Any]
+) -> None:
+    engine = make_engine()
+    feeds = [engine.feed(name, "card string, ts timestamp", time="ts") for name in ("paid", "moved")]
+    items = (
+        "p.card" if form.startswith("LEFT ") and form != "LEFT JOIN" else "p.card AS paid, m.card AS moved"
+    )
+    query = engine.register(
+        f"SELECT {items} FROM paid p {form} moved m "
+        "ON p.card = m.card AND m.ts BETWEEN p.ts AND p.ts + INTERVAL 1 minute"
+    )
+    feeds[0].push([("a", "2024-01-01 00:00:00"), ("b", "2024-01-01 00:00:00")])
+    engine.step()
+    feeds[1].push([("a", "2024-01-01 00:00:30"), ("b", "2024-01-01 00:02:00")])
+    engine.drain()
+    rows = query.results().to_pylist()
+    results = cards(query) if items == "p.card" else [(row["paid"], row["moved"]) for row in rows]
+    assert sorted(results, key=str) == sorted(expected, key=str)
+    assert query.account.counted == len(expected)
+
+
+UNMOVED = (
+    "SELECT p.card FROM paid p LEFT ANTI JOIN moved m "
+    "ON p.card = m.card AND abs(m.ts - p.ts) <= INTERVAL 10 seconds"
+)
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(False, ["c"]), (True, ["b", "c"])])
+def test_a_row_whose_partner_may_have_come_before_the_join_began_is_no_result(
+    make_engine: EngineFactory, tmp_path: Path, is_kept: bool, expected: list[str]
+) -> None:
+    def started() -> tuple[Any, Any, Any]:
+        engine = make_engine(tmp_path)
+        paid, moved = (
+            engine.feed(name, "card string, ts timestamp", time="ts") for name in ("paid", "moved")
+        )
+        return engine, paid, moved
+
+    engine, paid, moved = started()
+    if is_kept:  # another query has the rows of the join
+        engine.register(UNMOVED, "earlier")
+    moved.push([("a", "2024-01-01 00:00:02")])
+    engine.step()
+    engine.register(UNMOVED, "query")
+    paid.push([("a", "2024-01-01 00:00:05"), ("b", "2024-01-01 00:00:05"), ("c", "2024-01-01 00:00:13")])
+    engine.step()
+    engine.stop()
+    engine, paid, moved = started()
+    engine.drain()
+    assert sorted(cards(engine.query("query"))) == expected
 
 
 def test_results_survive_a_restart_and_none_comes_twice(make_engine: EngineFactory, tmp_path: Path) -> None:

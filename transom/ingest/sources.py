@@ -13,8 +13,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -26,10 +24,10 @@ from transom.backends.file_problems import FileProblem, Problem, UnreadableFiles
 from transom.backends.hidden_columns import CORRUPT, HIDDEN, TIME_TEXT
 from transom.columns.readable_values import valid_text
 from transom.columns.types import Columns
-from transom.durations import parse_instant
 from transom.elements import Prod, Punctuation
 from transom.errors import FeedFullError, SettingError
 from transom.ingest.file_log import FileLog, problem_from_json, problem_to_json
+from transom.ingest.pushed_values import UNFIT, pushed_column
 from transom.storage.file_store import Store
 
 log = logging.getLogger("transom")
@@ -330,12 +328,16 @@ class FeedSource(Source):
         try:
             if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
                 rows = pa.table(rows)
+                repeated = [name for name in names if rows.schema.names.count(name) > 1]
+                if repeated:
+                    raise SettingError(f"the rows pushed into {self.name} have two columns {repeated[0]}")
                 absent = [name for name in names if name not in rows.schema.names]
                 if absent:
                     raise SettingError(f"the rows pushed into {self.name} have no column {absent[0]}")
                 columns = [rows[name].cast(self._schema.field(name).type) for name in names]
                 return pa.table([valid_text(column) for column in columns], schema=self._schema)
-            if isinstance(rows, tuple) and rows and not isinstance(rows[0], tuple | list | Mapping):
+            is_row = isinstance(rows, tuple) and rows and not isinstance(rows[0], tuple | list | Mapping)
+            if is_row or not isinstance(rows, Iterable) or isinstance(rows, str | Mapping):
                 raise SettingError(f"push takes a list of rows, also for a single row of {self.name}")
             zone = self.backend.time_zone
             records = [dict(row) if isinstance(row, Mapping) else self._record(row) for row in rows]
@@ -343,15 +345,17 @@ class FeedSource(Source):
             if unknown:
                 raise SettingError(f"the rows pushed into {self.name} have an unknown column {min(unknown)}")
             columns = [
-                _column([row.get(field.name) for row in records], field.type, zone) for field in self._schema
+                pushed_column([row.get(field.name) for row in records], field, zone) for field in self._schema
             ]
             return pa.table(columns, schema=self._schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
+        except UNFIT as error:
             if isinstance(error, SettingError):
                 raise
             raise SettingError(f"the rows pushed into {self.name} do not fit its schema: {error}") from error
 
     def _record(self, row: Any) -> dict[str, Any]:
+        if not isinstance(row, Iterable) or isinstance(row, str):
+            raise SettingError(f"a row pushed into {self.name} is a mapping or a tuple, not {row!r}")
         values = tuple(row)
         if len(values) != len(self._schema):
             raise SettingError(
@@ -485,28 +489,6 @@ class DerivedSource(ResultSource):
     @property
     def columns(self) -> Columns:
         return self._columns
-
-
-def _column(values: list[Any], kind: pa.DataType, zone: str) -> pa.Array:
-    """Python values as a column; times may also be text or microseconds, and without an offset are in the zone."""
-    if pa.types.is_timestamp(kind):
-        own = zone if kind.tz is not None else "UTC"
-        return pa.array([None if v is None else parse_instant(v, own) for v in values], pa.int64()).cast(kind)
-    if pa.types.is_date(kind):  # dates and decimals may also be text, as in JSON
-        values = [date.fromisoformat(value) if isinstance(value, str) else value for value in values]
-    elif pa.types.is_decimal(kind):
-        values = [_decimal(value, kind) for value in values]
-    return pa.array(values, kind, from_pandas=False)
-
-
-def _decimal(value: Any, kind: pa.DataType) -> Any:
-    """A number of a decimal column; text and floating point numbers are read as they are written."""
-    if isinstance(value, str | float) and not isinstance(value, bool):
-        try:
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
-        except InvalidOperation:
-            raise SettingError(f"{value!r} is no {kind}") from None
-    return value
 
 
 def with_time(frame: Frame, time: str, form: str | None = None) -> Frame:

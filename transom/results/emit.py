@@ -34,7 +34,7 @@ from transom.results.batch_input import BatchInput
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
 from transom.results.derived_input import DerivedInput
 from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
-from transom.results.join_clock import JoinedBatch, joins_of, pair_batch
+from transom.results.join_clock import JoinedBatch, join_state, joins_of, pair_batch
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, Stored, finish
@@ -42,7 +42,6 @@ from transom.results.row_results import row_results
 from transom.results.shard_work import ShardWork, split_work
 from transom.sql.catalog import Scalars
 from transom.state.state import State
-from transom.state.stream_joins import JoinState
 from transom.windows.intervals import LOWEST
 
 Cascade = Sequence[tuple[CompiledQuery, Sequence[CompiledQuery]]]
@@ -128,7 +127,7 @@ class _Emit:
         self.final: list[Results] = []
         self.stored: dict[str, Stored] = {}
         self.finals = 0
-        self.flows: list[BatchInput] = []  # what the batch brought to streams of results
+        self.flows: list[BatchInput] = []  # what the batch brought to streams of results and of pairs
 
     def run(
         self, batches: Sequence[BatchInput], shelf: Shelf | None, derived: Sequence[DerivedInput]
@@ -181,11 +180,7 @@ class _Emit:
 
     def _row_results(self, batches: Sequence[BatchInput], moment: Moment) -> list[ResultBatch]:
         """The results of row queries: rows, pairs of joins and results of other queries that satisfy them."""
-        outcomes = [
-            *(batch.outcome for batch in batches),
-            *(one.outcome for one in self.context.joined.values()),
-        ]
-        matches = [part for outcome in outcomes for part in outcome.matches]
+        matches = [part for batch in batches for part in batch.outcome.matches]
         if not matches:
             return []
         return row_results(matches, {query.name: query for query in self.everyone}, moment)
@@ -264,13 +259,14 @@ class _Emit:
                 continue
             joined = self.context.joined.get(join.id)
             if joined is None:
-                joined = JoinedBatch(Outcome(), state.joins.get(join.id, JoinState()))
+                joined = JoinedBatch(Outcome(), join_state(join, self.before))
             readers = [query for query in self.living if query.query.stream == join.id]
             aggregate = partial(self._aggregated, state)
             batch, kept = pair_batch(join, readers, concerned, joined, self.before, state, aggregate)
             state = self._closed(state, [batch], None, batches_on=0)
             state = replace(state, joins={**state.joins, join.id: kept})
             concerned[join.id] = batch
+            self.flows.append(batch)
         gone = state.joins.keys() - joins.keys()
         if not gone:
             return state

@@ -72,13 +72,16 @@ def _unmatched(
     """The rows without a partner that can't find one any more, and the join without them if there is no `until`.
 
     `since` and `until` are the join's clock before and after the batch; None: both streams have ended. Then a row
-    that is returned is removed, so that it can't be in a pair when the streams go on.
+    that is returned is removed, so that it can't be in a pair when the streams go on. A row that may have a partner
+    which came before the join began is not returned: the join can't know.
     """
     made, removed = [pair_schema(join).empty_table()], []
     for place in (0, 1):
         reach, masks = join.reach(place)[1], []
         for run in kept.runs[place]:
             is_lone = np.zeros(len(run), bool) if run.matched is None else ~run.matched
+            if (unseen := kept.unseen[1 - place]) is not None:
+                is_lone &= join.partner_times(place, run.times)[0] > unseen
             if since is not None:
                 is_lone &= run.times >= since - reach
             if until is not None:
@@ -134,9 +137,19 @@ def clock_before(join: StreamJoin, state: State) -> int | None:
     return None if mark is None else mark + join.wait
 
 
+def join_state(join: StreamJoin, state: State) -> JoinState:
+    """What a join keeps; of a join that begins now, up to which times there may be rows that it has not seen."""
+    return state.joins.get(join.id) or JoinState(unseen=_highs(join, state))
+
+
+def _highs(join: StreamJoin, state: State) -> tuple[int | None, int | None]:
+    first, second = (state.stream(side.stream).clock(_clock(join, side)).high for side in join.sides)
+    return first, second
+
+
 def missed_pairs(join: StreamJoin, state: State) -> IntervalSet:
     """The times that pairs with a row from before can have: a query that joins now does not get all of these."""
-    highs = (state.stream(side.stream).clock(_clock(join, side)).high for side in join.sides)
+    highs = _highs(join, state)
     lasts = [high + join.reach(place)[1] for place, high in enumerate(highs) if high is not None]
     return IntervalSet.of((LOWEST, max(lasts) + 1)) if lasts else IntervalSet()
 
@@ -179,7 +192,7 @@ def pair_batch(
         if join.form is not JoinForm.SEMI and (ends or mark is not None):
             lone, kept = _unmatched(join, kept, was_closed, None if ends else mark)
             rows.append(lone)
-        if readers and any(table.num_rows for table in rows):
+        if any(table.num_rows for table in rows):
             outcome = aggregate(BatchInput(pair_rules(join), readers), pa.concat_tables(rows))
     came = outcome.clocks.get(join.clock)
     given = next(one for one in inputs if one is not None)

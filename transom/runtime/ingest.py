@@ -35,7 +35,7 @@ from transom.plan.planner import Planner
 from transom.promising.batch_tuples import BatchArrival
 from transom.promising.execution import Promising
 from transom.results.batch_input import BatchInput
-from transom.results.join_clock import JoinedBatch, clock_before, pair_rules
+from transom.results.join_clock import JoinedBatch, clock_before, join_state, pair_rules
 from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
@@ -44,7 +44,6 @@ from transom.sql.binding.cascades import relation_of
 from transom.sql.query import JoinForm
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
-from transom.state.stream_joins import JoinState
 
 log = logging.getLogger("transom")
 
@@ -163,7 +162,7 @@ class Ingest:
         """The pairs that the rows of a batch make, aggregated; queries of a join beyond the limits are suspended."""
         for name, tables in rows.items():
             join, limits = registry.stream_joins()[name], self.planner.strategy.limits
-            kept = state.joins.get(name, JoinState())
+            kept = join_state(join, state)
             try:
                 arrival = arrive(join, tables, kept, clock_before(join, state), limits, self._holds)
             except JoinLimitError as error:

@@ -210,7 +210,8 @@ class Lookups:
         if cached is not None and cached[0] == catalog:
             self._texts.move_to_end(sql)
             return cached[1]
-        query = bind_all({"": sql}, catalog, loop.backend.scalars, loop.directory.known_queries())[""]
+        registered = loop.directory.readable_queries([sql])
+        query = bind_all({"": sql}, catalog, loop.backend.scalars, registered)[""]
         if isinstance(query, SQLError):
             raise query
         compiled = compile_query("", query, loop.directory.registry.naive)

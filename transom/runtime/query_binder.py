@@ -48,7 +48,7 @@ class QueryBinder:
         preference_queries = _without_errors(
             bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
-        registered, limits = loop.directory.known_queries(), loop.planner.strategy.limits
+        registered, limits = loop.directory.readable_queries(plain.values()), loop.planner.strategy.limits
         bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, registered))
         every: dict[str, BoundQuery] = {**bound, **preference_queries}
         new = {

@@ -245,6 +245,19 @@ class QueryDirectory:
         }
         return joined | self.waiting_queries()
 
+    def readable_queries(self, texts: Iterable[str]) -> dict[str, Query]:
+        """The queries that these texts can read; those of a checkpoint are bound first if a text names one.
+
+        They stay unbound while one of their streams is not declared.
+        """
+        if not self.registry.is_bound:
+            views, names = self.views(), {entry.name.casefold() for entry in self.registry}
+            sources = {source.casefold() for text in texts for source in sources_of(text, views=views)}
+            if sources & names:
+                with suppress(StateError):
+                    self.bind()
+        return self.known_queries()
+
     def readers(self, name: str) -> list[str]:
         """The queries that read another's results."""
         if name in self.declared.streams:

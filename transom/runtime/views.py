@@ -69,7 +69,8 @@ def add_view(loop: BatchLoop, statement: CreateViewStatement) -> None:
         catalog = replace(loop.directory.catalog(), views=views)
         if name in views_read(statement.select, views):
             raise SQLError(f"the view {name} can't read itself", statement.select, 0, len(statement.select))
-        bind_view(name, catalog, loop.backend.scalars, loop.directory.known_queries())
+        registered = loop.directory.readable_queries([statement.select])
+        bind_view(name, catalog, loop.backend.scalars, registered)
         loop.directory.push([CreateView(name, statement.select)])
 
 

@@ -70,6 +70,8 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise SettingError(f"{where} is not JSON: {error}") from None
+    except RecursionError:
+        raise SettingError(f"{where} is nested too deeply") from None
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

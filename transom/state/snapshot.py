@@ -381,15 +381,24 @@ def _decode_preference_query(
 
 
 def _encode_join(join: JoinState) -> dict[str, Any]:
-    return {"runs": [len(runs) for runs in join.runs], "ended": list(join.ended), "late": list(join.late)}
+    stored: dict[str, Any] = {
+        "runs": [len(runs) for runs in join.runs],
+        "ended": list(join.ended),
+        "late": list(join.late),
+    }
+    return stored if join.unseen == (None, None) else stored | {"unseen": list(join.unseen)}
 
 
 def _decode_join(name: str, stored: dict[str, Any], parts: Parts) -> JoinState:
     count, others = stored["runs"]
     runs = [_decode_join_run(name, number, parts) for number in range(count + others)]
     first, second = stored["ended"]
+    unseen_first, unseen_second = stored.get("unseen", (None, None))
     return JoinState(
-        (tuple(runs[:count]), tuple(runs[count:])), (first, second), (stored["late"][0], stored["late"][1])
+        (tuple(runs[:count]), tuple(runs[count:])),
+        (first, second),
+        (stored["late"][0], stored["late"][1]),
+        (unseen_first, unseen_second),
     )
 
 

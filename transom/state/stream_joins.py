@@ -83,12 +83,14 @@ JoinRuns = tuple[JoinRun, ...]
 class JoinState:
     """The rows that a join keeps of both streams, and which of the streams have ended or fallen idle.
 
-    `late` are rows that came when the join's clock had passed pairs that they could have been part of.
+    `late` are rows that came when the join's clock had passed pairs that they could have been part of. Rows of the
+    streams up to the times `unseen` may have come before the join began, so that it does not have them; None: no rows.
     """
 
     runs: tuple[JoinRuns, JoinRuns] = ((), ())
     ended: tuple[bool, bool] = (False, False)
     late: tuple[int, int] = (0, 0)
+    unseen: tuple[int | None, int | None] = (None, None)
 
     @property
     def rows(self) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from transom.sql.syntax.spark_parser import parse_expression
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
 _OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
+_OF_WINDOWS = {"group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
 _REFERENCE = re.compile("`[^`]*`")
 # These operators have another precedence in sqlglot than in Spark, so a part of such a chain is not read alone.
 _CHAINS = (
@@ -106,14 +107,17 @@ class SelectBinder:
     def read_window(self, bracket: Bracket | None) -> None:
         """Read the window; a query that selects columns of rows and nothing more needs none."""
         of_rows = rows_without_window(self.scope) if self._selects_rows() else None
-        self.windowing = of_rows or windowing(self.scope, self.window_call, bracket, self.rows.root)
+        reader = next(
+            (word for clause, word in _OF_WINDOWS.items() if self.parsed.select.args.get(clause)), None
+        )
+        self.windowing = of_rows or windowing(self.scope, self.window_call, bracket, self.rows.root, reader)
 
     def _selects_rows(self) -> bool:
         """Whether the query has no window, and nothing that needs one."""
         parsed, select = self.parsed, self.parsed.select
         if parsed.bracket is not None or self.window_call is not None or parsed.clauses or parsed.with_ties:
             return False
-        if any(select.args.get(clause) is not None for clause in ("group", "having", "order", "limit")):
+        if any(select.args.get(clause) is not None for clause in _OF_WINDOWS):
             return False
         parts = (exp.Anonymous, exp.Filter, exp.Column, *AROUND_CALLS)
         for node in (node for item in select.expressions for node in item.find_all(*parts)):

@@ -50,23 +50,29 @@ def is_window(node: exp.Expr) -> bool:
 
 
 def windowing(
-    scope: Scope, call: exp.Expr | None, bracket: Bracket | None, text_of: Callable[[exp.Expr], str]
+    scope: Scope,
+    call: exp.Expr | None,
+    bracket: Bracket | None,
+    text_of: Callable[[exp.Expr], str],
+    reader: str | None = None,
 ) -> Windowing:
-    """The query's window from its bracket, or from a call of `window()`; `text_of` prints an expression over rows."""
+    """The query's window from its bracket, or from a call of `window()`; `text_of` prints an expression over rows.
+
+    `reader` is a clause that reads windows, for the error if there is none.
+    """
     if bracket is not None and call is not None:
         scope.parsed.fail("a query has one window: either the bracket or window()", call)
     if bracket is not None:
         return _Bracket(scope, bracket).read()
     if call is not None:
         return _from_call(scope, call, text_of)
+    lacking = "the query has no window" + (f", which {reader} needs" if reader is not None else "")
     if scope.pairs is not None:
-        message = (
-            "the query has no window; write [RANGE 4 minutes SLIDE 1 minute] after the condition of the join"
-        )
+        message = f"{lacking}; write [RANGE 4 minutes SLIDE 1 minute] after the condition of the join"
         scope.parsed.fail(message, scope.stream.node)
     relation = scope.stream.relation
     forms = _FORMS.format(stream=relation.name, time=relation.time or "ts")
-    scope.parsed.fail(f"the query has no window; {forms}", scope.stream.node)
+    scope.parsed.fail(f"{lacking}; {forms}", scope.stream.node)
 
 
 def rows_without_window(scope: Scope) -> Windowing | None:
