@@ -114,6 +114,7 @@ def query(name: str, **more: Any) -> QueryStatus:
         (),
         False,
         False,
+        None,
         1,
         None,
         1000,

@@ -1,7 +1,8 @@
 """Queries that ask for the past, against the oracle: a query that was there from the start.
 
-A query that is registered with `since` has all results of the oracle's query whose windows begin after the last row that was
-not replayed: because it is older than `since`, or because the stream does not retain it any more. It has no others.
+A query that is registered with `since` has all results of the oracle's query whose windows begin after the last row
+that was not replayed: because it is older than `since`, or because the stream does not retain it any more. It has
+no others.
 """
 
 from __future__ import annotations
@@ -192,7 +193,9 @@ def test_a_query_that_asks_for_the_past_has_the_results_of_one_that_was_there(
     bound["live1"] = bound["past0"]
     expected = oracle.answer(bound, program.given, {"bids": rules}, SCALARS)
     live = program.engine.query("live1").results().to_pylist()
-    assert comparable(live) == comparable(expected.results["live1"]), "what is retained changes no other query"
+    assert comparable(live) == comparable(expected.results["live1"]), (
+        "what is retained changes no other query"
+    )
     for name, text in newcomers.items():
         query = program.engine.query(name)
         assert query.suspended is None

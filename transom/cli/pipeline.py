@@ -37,6 +37,7 @@ class QueryEntry:
 
     sql: str
     partial: bool = False
+    since: str | None = None
     sinks: list[Settings] = field(default_factory=list)
 
 

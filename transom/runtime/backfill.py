@@ -63,7 +63,7 @@ class BackfillProgress:
     @property
     def share(self) -> float:
         """The part of the rows that was replayed."""
-        return self.rows / self.all_rows if self.all_rows else 1.0
+        return self.rows / self.all_rows if self.all_rows else 0.0
 
 
 @dataclass

@@ -337,6 +337,7 @@ class Engine:
             replayed,
             rules,
             {Punctuation: settings["punctuation"], Prod: settings["prod"]},
+            retain=settings["retain"],
         )
         return Replay(name, replayed)
 

@@ -46,6 +46,7 @@ class RowHistory:
         self._missed: dict[str, IntervalSet] = {}  # by stream, before the first batch that is retained
         self._rows: dict[str, pa.Table | str] = {}  # by stream, of the attempt: rows, or a sealed directory
         self._bytes = 0  # of that directory
+        self._merges: list[str] = []  # files that the batch being committed made of others
 
     def resume(self, committed: Mapping[str, RetainedRows]) -> None:
         """Continue with the files that a commit lists."""
@@ -125,10 +126,11 @@ class RowHistory:
     def commit(self, listed: Mapping[str, RetainedRows]) -> list[str]:
         """Let readers see the files that a commit lists; those that it does not list any more."""
         kept = {file.path for rows in listed.values() for file in rows.files}
-        before = [file for rows in self.committed.values() for file in rows.files]
-        before += self._written.values()
+        before = [file.path for rows in self.committed.values() for file in rows.files]
+        before += [*(file.path for file in self._written.values()), *self._merges]
         self.committed, self._written, self._rows, self._missed = dict(listed), {}, {}, {}
-        return [file.path for file in before if file.path not in kept]
+        self._merges = []
+        return [path for path in before if path not in kept]
 
     def strays(self, batch_id: int) -> Iterator[str]:
         """Files of batches up to one that no commit lists: attempts that failed left them."""
@@ -149,6 +151,7 @@ class RowHistory:
             except pa.ArrowException:  # the stream's columns changed their types in between
                 return files
             path = f"{_place(stream)}/{last[-1].last:010d}-{uuid.uuid4().hex[:8]}.rows"
+            self._merges.append(path)
             size = self._write_rows(path, [batch for batches, _ in parts for batch in batches], whole)
             lows = [file.low for file in last if file.low is not None]
             highs = [file.high for file in last if file.high is not None]
