@@ -63,6 +63,11 @@ def test_examples_of_input_print_what_the_document_shows(tmp_path: Path) -> None
         assert run_python(code, names) == expected, code
 
 
+def test_examples_of_history_print_what_the_document_shows() -> None:
+    for _, code, expected in examples(ROOT / "docs/history.md"):
+        assert run_python(code, {}) == expected, code
+
+
 def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
     for _, code, expected in examples(ROOT / "docs/reference/sql.md"):
         assert run_python(code, {}) == expected, code

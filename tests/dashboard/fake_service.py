@@ -114,7 +114,6 @@ def query(name: str, **more: Any) -> QueryStatus:
         (),
         False,
         False,
-        None,
         1,
         None,
         1000,

@@ -326,10 +326,6 @@ class QueryStatus:
     tags: tuple[str, ...]
     pending: Annotated[bool, _text("whether it joins with the next batch")]
     partial: Annotated[bool, _text("whether it reports windows that it saw only in part")]
-    backfill: Annotated[
-        OptionalNumber,
-        _text("the share of retained rows that was replayed for it so far; null: it takes part"),
-    ]
     since: Annotated[int | None, _text("the batch that it joined with")]
     edited: Annotated[int | None, _text("the batch that gave it its text; null: it joined with it")]
     rows: Annotated[int, _text("rows read since it joined; the sum of the following counts")]
@@ -345,6 +341,10 @@ class QueryStatus:
     last: Annotated[
         int | None, _text("when it last emitted results: microseconds since 1970 (UTC); null: never")
     ]
+    backfill: Annotated[
+        OptionalNumber,
+        _text("the share of retained rows that was replayed for it so far; null: no replay runs"),
+    ] = None
 
 
 @dataclass(frozen=True)

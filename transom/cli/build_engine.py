@@ -169,7 +169,7 @@ def _register_queries(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHand
     for (partial, since), texts in alike.items():
         with _error_place("query"):  # the engine adds the query's name
             queries |= engine.register_all(texts, partial=partial, since=since)
-    return {name: queries[name] for name in pipeline.queries}
+    return queries
 
 
 def _with_source(settings: Settings) -> Settings:

@@ -37,8 +37,8 @@ class QueryEntry:
 
     sql: str
     partial: bool = False
-    since: str | None = None
     sinks: list[Settings] = field(default_factory=list)
+    since: str | None = None
 
 
 SERVED_BATCH_DEADLINE = "2 minutes"  # unless the file has another

@@ -15,6 +15,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +33,9 @@ LARGEST_MERGE = 1 << 24  # bytes; more are not merged, because that happens on t
 PARTS_OF_SPAN = (
     8  # a merged file covers at most this part of the time that is retained, so that it can be deleted
 )
+# Dictionaries take longer than they save. What one batch writes is fast, and what many do is small.
+BATCH_OPTIONS: dict[str, Any] = {"compression": "lz4"}
+MERGED_OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 _BATCHES = b"transom.batches"  # the key of the batches in the metadata of a file
 _SEALED_BATCHES = "_batches.json"  # the same beside files of the backend
 
@@ -46,6 +50,9 @@ class RowHistory:
         self._missed: dict[str, IntervalSet] = {}  # by stream, before the first batch that is retained
         self._rows: dict[str, pa.Table | str] = {}  # by stream, of the attempt: rows, or a sealed directory
         self._bytes = 0  # of that directory
+        self._recent: dict[
+            str, tuple[list[RetainedBatch], pa.Table | None]
+        ] = {}  # by path, to be merged soon
         self._merges: list[str] = []  # files that the batch being committed made of others
 
     def resume(self, committed: Mapping[str, RetainedRows]) -> None:
@@ -86,6 +93,8 @@ class RowHistory:
         else:
             path = f"{_place(stream)}/{batch.batch_id:010d}.rows"
             size = self._write_rows(path, [batch], taken)
+            if size * MERGED_FILES <= LARGEST_MERGE:
+                self._recent[path] = [batch], taken
         number = batch.batch_id
         is_sealed = isinstance(taken, str)
         self._written[stream] = RetainedFile(path, number, number, 1, batch.rows, low, high, size, is_sealed)
@@ -96,7 +105,8 @@ class RowHistory:
         table = pa.table({}) if rows is None else rows
         table = table.replace_schema_metadata({_BATCHES: _packed(batches)})
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", compression_level=1, write_statistics=False)
+        options = MERGED_OPTIONS if len(batches) > 1 else BATCH_OPTIONS
+        pq.write_table(table, sink, write_statistics=False, use_dictionary=False, **options)
         packed = sink.getvalue()
         self.store.write(path, packed)
         return packed.size
@@ -130,6 +140,7 @@ class RowHistory:
         before += [*(file.path for file in self._written.values()), *self._merges]
         self.committed, self._written, self._rows, self._missed = dict(listed), {}, {}, {}
         self._merges = []
+        self._recent = {path: rows for path, rows in self._recent.items() if path in kept}
         return [path for path in before if path not in kept]
 
     def strays(self, batch_id: int) -> Iterator[str]:
@@ -144,7 +155,7 @@ class RowHistory:
     def _merged(self, stream: str, files: tuple[RetainedFile, ...], span: int) -> tuple[RetainedFile, ...]:
         """The files, with the last ones made one as often as there are enough of them."""
         while len(last := files[-MERGED_FILES:]) == MERGED_FILES and _may_merge(last, span):
-            parts = [self.read(file) for file in last]
+            parts = [self._recent.get(file.path) or self.read(file) for file in last]
             tables = [table for _, table in parts if table is not None and table.num_columns]
             try:
                 whole = pa.concat_tables(tables, promote_options="default") if tables else None

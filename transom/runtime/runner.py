@@ -18,7 +18,7 @@ from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
 
-IDLE_SECONDS = 0.02  # for which retained rows are replayed before the sources are asked again
+REPLAY_SECONDS = 0.02  # for which retained rows are replayed before the sources are asked again
 
 
 class _Stopping(StateError):
@@ -191,13 +191,13 @@ class Runner:
 
     def _idle_batch(self) -> bool:
         """Resume the deferred regions of preference queries, or replay retained rows, unless a batch is arriving."""
-        return not self._arriving and (self.loop.idle_batch() or self.loop.backfill(IDLE_SECONDS))
+        return not self._arriving and (self.loop.idle_batch() or self.loop.backfill(REPLAY_SECONDS))
 
     def _backfilled_batch(self) -> bool:
         """Finish the replay of retained rows, and run the batch in which queries that have caught up take part."""
-        if not self.loop.backfill(IDLE_SECONDS):
+        if not self.loop.backfill(REPLAY_SECONDS):
             return False
-        while self.loop.backfill(IDLE_SECONDS):
+        while self.loop.backfill(REPLAY_SECONDS):
             pass
         return self.batch()
 
