@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -242,6 +243,75 @@ def test_a_damaged_file_suspends_the_query_and_a_resumed_one_begins_again(
     engine.step(empty=True)
     assert query.suspended is None
     assert counts(query) == {0: 1, 60: 1}
+
+
+def test_a_begun_batch_whose_replay_fails_after_a_restart_goes_on_without_the_query(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    place = tmp_path / "checkpoint"
+    engine, feed = opened(make_engine, place)
+    for second in (10, 70, 130):
+        push(engine, feed, second)
+    engine.register(PER_MINUTE, "past", since=START)
+    live = engine.register(PER_MINUTE, "live")
+    push(engine, feed, 131)
+
+    def fail(report: Any) -> None:
+        raise OSError("the sink is gone")
+
+    engine._loop.listeners.append(fail)
+    with pytest.raises(Exception, match="the sink is gone"):
+        engine.step()
+    [file, *_] = sorted((place / "history" / "bids").iterdir())
+    file.unlink()
+    engine, feed = opened(make_engine, place)
+    push(engine, feed, 200, 310)  # first the batch that was begun
+    engine.step()
+    suspended = engine.query("past").suspended
+    assert suspended is not None and file.name in suspended
+    live = engine.query("live")
+    assert counts(live) == {180: 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"overload": "sideline", "budget": 4, "share": 1},
+        {"overload": "shed", "budget": 4},
+        {"partition": "site", "partition_idle": None},
+        {"horizon": "1 minute"},
+        {"slack": None},
+        {"slack": "20 seconds", "time": "ts"},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_whatever_closes_windows_closed_the_same_ones(
+    make_engine: EngineFactory, options: dict[str, Any]
+) -> None:
+    engine, feed = opened(make_engine, **options)
+    dice = Random(7)
+    sql = "SELECT site, count(*) AS n, sum(price) AS total FROM bids [RANGE 40 seconds SLIDE 10 seconds] GROUP BY site"
+    live = engine.register(sql, "live")
+    for number in range(30):
+        seconds = [10 * number + dice.randint(-25, 10) for _ in range(dice.randint(1, 9))]
+        if number == 12 and "horizon" in options:
+            seconds.append(100_000)  # far ahead of the others
+        rows = [(dice.randint(1, 3), START + timedelta(seconds=second)) for second in seconds]
+        feed.push([{"site": site, "price": 0.5, "ts": time} for site, time in rows])
+        if number % 4 == 3:
+            feed.punctuate(until=START + timedelta(seconds=10 * number - 20))
+        engine.step(1)
+        if number == 20:
+            query = engine.register(sql, "past", since=START - timedelta(days=1))
+    engine.step()
+    engine.drain(close=True)
+    columns = ["window_start", "window_end", "site", "n", "total", "complete", "late", "rows"]
+    order = [("window_start", "ascending"), ("site", "ascending")]
+    ours, theirs = (each.results().select(columns).sort_by(order) for each in (query, live))
+    assert ours.to_pylist() == theirs.to_pylist()
+    assert ours.num_rows > 10
+    accepted = engine._loop.state.stream("bids").totals.accepted
+    assert rows_retained(engine) == accepted
 
 
 def changes() -> Iterator[Any]:

@@ -333,7 +333,8 @@ class Backfills:
         running = self._running.get(entry.identity)
         if running is None:
             query, since = entry.executable, entry.backfill
-            assert isinstance(query, CompiledQuery) and since is not None
+            if not isinstance(query, CompiledQuery) or since is None:
+                raise StateError(f"the query {entry.name} can't be read any more")
             stream = self.declared.streams.get(query.query.stream)
             if stream is None or stream.retain is None:
                 raise StateError(
@@ -376,17 +377,22 @@ class Backfills:
                         return True
                 self.directory.push([Adopt(entry.name, entry.since)])
             except Exception as error:
-                self._running.pop(entry.identity, None)
-                problem = f"its backfill failed: {self.backend.error_text(error)}"
-                log.warning("query %s is suspended: %s", entry.name, problem)
-                self.directory.push([Adopt(entry.name, entry.since, problem)])
+                self.directory.push([Adopt(entry.name, entry.since, self.failed(entry, error))])
         return bool(queue)
+
+    def failed(self, entry: RegisteredQuery, error: Exception) -> str:
+        """Give up a backfill; the reason for which its query is suspended."""
+        self._running.pop(entry.identity, None)
+        problem = f"its backfill failed: {self.backend.error_text(error)}"
+        log.warning("query %s is suspended: %s", entry.name, problem)
+        return problem
 
     def after_batch(self, seconds: float) -> None:
         """Replay batches after a live batch that took so long, for as long as the limits allow."""
-        if not self.waiting():
+        waiting = {entry.identity for entry in self.waiting()}
+        self._running = {identity: each for identity, each in self._running.items() if identity in waiting}
+        if not waiting:
             self.credit = 0.0
-            self._running.clear()
             return
         share = self.strategy.limits.backfill_share
         self.credit = min(self.credit + share * seconds, share * max(seconds, 1.0))

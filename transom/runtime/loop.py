@@ -385,6 +385,7 @@ class BatchLoop:
         stream = None if intent.stream is None else self.declared.streams[intent.stream]
         rows = BatchRows(begun, stream, frame)
         rows.frame()
+        self._catch_up(intent)
         watch = Stopwatch()
         attempt = self._quarantined(begun, rows, watch)
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
@@ -414,6 +415,16 @@ class BatchLoop:
         notify(self.followers, self.report)
         self.backfills.after_batch(self.report.seconds)
         self.idle.notify_all()
+
+    def _catch_up(self, intent: BatchIntent) -> None:
+        """Replay what a batch adopts before its time counts: after a restart, the replay begins again."""
+        for element in intent.control:
+            if (
+                isinstance(element, Adopt)
+                and element.problem is None
+                and is_backfilling(self.directory.registry, element.name, element.joined)
+            ):
+                self._replayed(element.name)
 
     def _quarantined(self, begun: BegunBatch, rows: BatchRows, watch: Stopwatch) -> _Attempt:
         """The first attempt that passes; what makes others fail is suspended."""
@@ -513,10 +524,13 @@ class BatchLoop:
         self.declared.release([name for name in derived if name not in known])
         return with_derived_streams(state, read, [name for name in derived if name not in read])
 
-    def _replayed(self, name: str) -> State:
-        """The state that retained rows made of a query, which a batch adopts."""
-        backfill = self.backfills.caught_up(self.directory.registry[name])
-        return backfill.state_of(name)
+    def _replayed(self, name: str) -> State | str:
+        """The state that retained rows made of a query, which a batch adopts, or why there is none."""
+        entry = self.directory.registry[name]
+        try:
+            return self.backfills.caught_up(entry).state_of(name)
+        except Exception as error:
+            return self.backfills.failed(entry, error)
 
     def _backfilled(self, intent: BatchIntent, registry: Registry, made: int) -> list[ResultBatch]:
         """The results of windows that closed before the queries took part that a batch adopts."""

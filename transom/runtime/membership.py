@@ -57,7 +57,7 @@ def joined_and_left(
     state: State,
     planner: Planner,
     declared: Collection[str],
-    replayed: Callable[[str], State],
+    replayed: Callable[[str], State | str],
 ) -> State:
     """The state after queries joined and left with a batch; the registry is changed in place.
 
@@ -91,8 +91,12 @@ def joined_and_left(
                 if problem is not None:
                     registry.suspend({name: problem})
                 elif registry[name].is_active and name not in intent.suspended:
-                    registry.update(name, backfill=None)
-                    state = adopt(state, replayed(name), _compiled(registry[name]))
+                    made = replayed(name)
+                    if isinstance(made, str):
+                        registry.suspend({name: made})
+                    else:
+                        registry.update(name, backfill=None)
+                        state = adopt(state, made, _compiled(registry[name]))
             case Rename(name, to):
                 if registry.rename(element, intent.batch_id):
                     if name not in leaving:

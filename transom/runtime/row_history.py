@@ -91,6 +91,7 @@ class RowHistory:
             self.store.write(f"{taken}/{_SEALED_BATCHES}", _packed([batch]))
             size, path = self._bytes, taken
         else:
+            batch = replace(batch, rows=0 if taken is None else taken.num_rows)
             path = f"{_place(stream)}/{batch.batch_id:010d}.rows"
             size = self._write_rows(path, [batch], taken)
             if size * MERGED_FILES <= LARGEST_MERGE:
