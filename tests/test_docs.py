@@ -75,6 +75,11 @@ def test_examples_of_lakes_print_what_the_document_shows(make_engine: EngineFact
         ), code
 
 
+def test_examples_of_history_print_what_the_document_shows() -> None:
+    for _, code, expected in examples(ROOT / "docs/history.md"):
+        assert run_python(code, {}) == expected, code
+
+
 def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
     for _, code, expected in examples(ROOT / "docs/reference/sql.md"):
         assert run_python(code, {}) == expected, code

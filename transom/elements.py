@@ -291,11 +291,25 @@ class Register:
     name: str
     text: str
     partial: bool = False  # also report windows that were seen only in part
+    since: int | None = None  # a time: retained rows from there on are replayed for the query first
 
 
 @dataclass(frozen=True)
 class Edit(Register):
     """A registered query gets another text. It keeps its name, and its open windows where slices answer them."""
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """A query for which retained rows were replayed up to the batch before takes part in batches from now on.
+
+    `joined` is the batch that it was registered with. If the replay failed, `problem` says why, and the query is
+    suspended.
+    """
+
+    name: str
+    joined: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -380,6 +394,7 @@ Control = (
     | Prod
     | Register
     | Edit
+    | Adopt
     | Rename
     | Pause
     | Describe

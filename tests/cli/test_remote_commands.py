@@ -123,6 +123,8 @@ class TestRegister:
         assert call("register", "mine", COUNT).stdout == "mine\n"
         assert call("register", COUNT, "--partial").stdout == "q3\n"
         assert fake.asked[-1][2] == {"sql": COUNT, "partial": True}
+        call("register", COUNT, "--since", "1 day ago")
+        assert fake.asked[-1][2] == {"sql": COUNT, "partial": False, "since": "1 day ago"}
 
     def test_parameters_are_json_or_text(self, fake: FakeServer) -> None:
         given = ("limit=5", "site=north", "code='5'")

@@ -184,6 +184,7 @@ class TestRequests:
         query = server.register(COUNT, "mine", partial=True)
         assert fake.asked[-1] == ("POST", "/api/queries", {"sql": COUNT, "name": "mine", "partial": True})
         assert query.info.window == "1 minute every 1 minute"
+        assert query.info.backfill is None, "a server that does not know it has none"
         query.drop()
         with pytest.raises(NotFound):
             query.status()

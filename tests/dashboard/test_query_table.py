@@ -67,6 +67,11 @@ def test_a_row_gives_the_reason_of_a_suspension_and_escapes_the_name():
     assert "<script>" not in row and "&lt;script&gt;" in row and "/query/%3Cscript%3E" in row
 
 
+def test_a_row_shows_how_far_retained_rows_were_replayed():
+    assert query_state(query("past", backfill=0.25))[0] == "replay 25%"
+    assert query_state(query("past", backfill=0.25, paused=True))[0] == "paused"
+
+
 def test_a_row_names_the_group_that_its_value_and_trend_are_of():
     row = query_table_row(query("q"), Trend("n", (1, 2), (4.0, 0.5), ("<UA>", None), 16), 0)
     assert ">n</span> 0.5" in row and "&lt;UA&gt; · –" in row and "highest of 16 groups" in row

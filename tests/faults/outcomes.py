@@ -12,8 +12,10 @@ from transom.storage.failpoints import FAILPOINTS
 # Files that only some programs write.
 ONLY_FEEDS = ("feeds.",)
 ONLY_EXECUTORS = ("shards.",)
-# The driver writes late and rejected rows of feeds.
-ONLY_FILES = ("late.write", "late.written", "rejected.write", "rejected.written")
+# The driver writes late, rejected and retained rows of feeds.
+ONLY_FILES = tuple(
+    f"{rows}.{moment}" for rows in ("late", "rejected", "history") for moment in ("write", "written")
+)
 ONLY_FEEDS_ON_EXECUTORS = ("glances.",)  # prods that are pushed read windows of executors
 
 

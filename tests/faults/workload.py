@@ -148,7 +148,7 @@ class _Run:
             retention=6,
             limits=workload.limits,
         )
-        stream: dict[str, Any] = {"time": "ts", "slack": "30 s"}
+        stream: dict[str, Any] = {"time": "ts", "slack": "30 s", "retain": "6 minutes"}
         if not workload.at_once:
             stream |= {"overload": "sideline", "budget": 12, "share": 1}
         if workload.source == "feed":
@@ -252,10 +252,18 @@ class _Run:
             },
             "late": _lines(engine.late("bids").to_pylist()),
             "rejected": _lines(engine.rejected("bids").to_pylist()),
+            "retained": sorted(self.retained()),
             "lookups": [_lines(engine.lookup(text).to_pylist()) for text in LOOKUPS],
             "accounted": accounted(engine),
             "queries": sorted(engine.queries()),
         }
+
+    def retained(self) -> Iterator[str]:
+        """The rows that the stream retains."""
+        history = self.engine._loop.history
+        for file in history.committed["bids"].files:
+            _, table = history.read(file)
+            yield from () if table is None else _lines(table.to_pylist())
 
     def written(self, name: str) -> Iterator[str]:
         """The results of a query that its sink has."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from transom.elements import (
+    Adopt,
     Clock,
     ClockKind,
     Control,
@@ -108,6 +109,14 @@ ELEMENTS: dict[str, tuple[Control, dict[str, Any]]] = {
     "edit": (
         Edit("q", "SELECT 2", partial=True),
         {"control": "edit", "name": "q", "text": "SELECT 2", "partial": True},
+    ),
+    "register with since": (
+        Register("q", "SELECT 1", since=60),
+        {"control": "register", "name": "q", "text": "SELECT 1", "partial": False, "since": 60},
+    ),
+    "adopt": (
+        Adopt("q", 7, "no file"),
+        {"control": "adopt", "name": "q", "joined": 7, "problem": "no file"},
     ),
     "rename": (Rename("q", "r"), {"control": "rename", "name": "q", "to": "r"}),
     "pause": (Pause("q"), {"control": "pause", "name": "q"}),

@@ -341,6 +341,10 @@ class QueryStatus:
     last: Annotated[
         int | None, _text("when it last emitted results: microseconds since 1970 (UTC); null: never")
     ]
+    backfill: Annotated[
+        OptionalNumber,
+        _text("the share of retained rows that was replayed for it so far; null: no replay runs"),
+    ] = None
 
 
 @dataclass(frozen=True)

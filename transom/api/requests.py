@@ -60,6 +60,9 @@ QueryText = Annotated[
 Aggressiveness = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
+Since = Annotated[str, Field(min_length=1, max_length=60)] | int | None  # a number for streams without a time
+
+
 class RequestBody(BaseModel):
     """The body of a request."""
 
@@ -72,6 +75,9 @@ class NewQuery(RequestBody):
     sql: QueryText
     name: NewName | None = Field(None, description="its name; default: q1, q2, ...")
     partial: bool = Field(False, description="also report windows that the query saw only in part")
+    since: Since = Field(
+        None, description="replay the rows that its stream retains since this time", examples=["24 hours ago"]
+    )
     parameters: QueryParameters | None = None
 
 
@@ -95,6 +101,7 @@ class NewQueries(RequestBody):
         description="texts by name", min_length=1, max_length=10_000, examples=[{"per_site": SQL_EXAMPLE}]
     )
     partial: bool = Field(False, description="also report windows that the queries saw only in part")
+    since: Since = Field(None, description="replay the rows that their streams retain since this time")
 
 
 class SQLText(RequestBody):

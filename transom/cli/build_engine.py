@@ -161,10 +161,14 @@ def _outdated_views(engine: Engine, pipeline: Pipeline, keep: bool) -> list[View
 def _register_queries(engine: Engine, pipeline: Pipeline) -> dict[str, QueryHandle]:
     """Register all queries together, since there may be thousands."""
     queries: dict[str, QueryHandle] = {}
-    for partial in (False, True):
-        texts = {name: entry.sql for name, entry in pipeline.queries.items() if entry.partial is partial}
+    alike: dict[tuple[bool, str | None], dict[str, str]] = {}
+    known = engine.queries()
+    for name, entry in pipeline.queries.items():
+        is_new = name not in known or known[name].text != entry.sql
+        alike.setdefault((entry.partial, entry.since if is_new else None), {})[name] = entry.sql
+    for (partial, since), texts in alike.items():
         with _error_place("query"):  # the engine adds the query's name
-            queries |= engine.register_all(texts, partial=partial)
+            queries |= engine.register_all(texts, partial=partial, since=since)
     return queries
 
 

@@ -38,6 +38,7 @@ class QueryEntry:
     sql: str
     partial: bool = False
     sinks: list[Settings] = field(default_factory=list)
+    since: str | None = None
 
 
 SERVED_BATCH_DEADLINE = "2 minutes"  # unless the file has another

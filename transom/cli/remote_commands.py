@@ -97,6 +97,8 @@ def state_text(query: QueryStatus) -> str:
     """Whether a query takes part in batches, and why not."""
     if query.suspended:
         return f"suspended: {query.suspended}"
+    if query.backfill is not None and not query.paused:
+        return f"replays retained rows: {query.backfill:.0%}"
     return "paused" if query.paused else "pending" if query.pending else "runs"
 
 
@@ -180,6 +182,7 @@ def register_queries(
     files: Sequence[Path],
     partial: bool,
     parameters: Sequence[str] = (),
+    since: str | None = None,
 ) -> None:
     """Run CREATE and DROP statements, register queries, and print the names of the queries."""
     name, texts = name_and_texts(words, files)
@@ -196,7 +199,8 @@ def register_queries(
     for text in statements:
         if is_create_or_drop(text):
             server.execute(text)
-    for query in server.register_each([(name, text) for text in queries], partial=partial):
+    named = [(name, text) for text in queries]
+    for query in server.register_each(named, partial=partial, since=since):
         print(query.name, flush=True)
 
 

@@ -60,6 +60,12 @@ def register(
         list[str] | None,
         typer.Option("--parameter", metavar="NAME=VALUE", help="the value of :NAME in the query; repeatable"),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="TIME", help="replay retained rows since then: '24 hours ago', or a time"
+        ),
+    ] = None,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
@@ -70,7 +76,9 @@ def register(
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
-        remote_commands.register_queries(connection, words or [], sql_file or [], partial, parameter or [])
+        remote_commands.register_queries(
+            connection, words or [], sql_file or [], partial, parameter or [], since
+        )
 
 
 def drop(

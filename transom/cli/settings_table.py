@@ -111,6 +111,13 @@ STREAM = (
         "1 minute",
     ),
     Setting(
+        "retain",
+        "span",
+        "keep accepted rows for this long of the stream's time: queries that are registered later can ask for them "
+        "with `since`; `none`: they are not kept",
+        "none",
+    ),
+    Setting(
         "replay",
         "replay",
         "deliver the rows by their times, as in `{speed: 60, delay: 20 seconds}`; also `delays`, `burst`, "
@@ -127,6 +134,11 @@ TABLE = (
 QUERY_SETTINGS = (
     Setting("sql", "text", "the query", required=True),
     Setting("partial", "flag", "also report windows that the query saw only in part", "false"),
+    Setting(
+        "since",
+        "text",
+        "when the query is new, replay the rows that its stream retains since then, as in `24 hours ago`",
+    ),
     Setting("sinks", "sinks", "where to write this query's results, with typed columns"),
 )
 

@@ -165,28 +165,38 @@ class Server:
         *,
         partial: bool = False,
         parameters: Mapping[str, Any] | None = None,
+        since: str | int | None = None,
     ) -> RemoteQuery:
-        """Register a query; it joins with the next batch. `parameters` are the values of `:name` in the text."""
-        body = without_none(sql=with_parameters(sql, parameters), name=name, partial=partial)
+        """Register a query; it joins with the next batch. `parameters` are the values of `:name` in the text.
+
+        With `since` (a time, or "24 hours ago"), the rows that its stream retains are replayed for it first.
+        """
+        body = without_none(sql=with_parameters(sql, parameters), name=name, partial=partial, since=since)
         return RemoteQuery(self._http, self._http.record(QueryStatus, "POST", "/api/queries", body))
 
-    def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, RemoteQuery]:
+    def register_all(
+        self, queries: Mapping[str, str], *, partial: bool = False, since: str | int | None = None
+    ) -> dict[str, RemoteQuery]:
         """Register many queries at once: all of them, or none if one is wrong."""
         if not queries:
             return {}
-        body = {"queries": dict(queries), "partial": partial}
+        body = without_none(queries=dict(queries), partial=partial, since=since)
         listed = self._http.record(QueryList, "POST", "/api/register", body)
         return {status.name: RemoteQuery(self._http, status) for status in listed.queries}
 
     def register_each(
-        self, queries: Sequence[tuple[str | None, str]], *, partial: bool = False
+        self,
+        queries: Sequence[tuple[str | None, str]],
+        *,
+        partial: bool = False,
+        since: str | int | None = None,
     ) -> list[RemoteQuery]:
         """Register pairs of name and SQL in order, all or none; the server names queries without a name."""
         before = self.queries() if len(queries) > 1 else {}
         registered: list[RemoteQuery] = []
         for name, sql in queries:
             try:
-                registered.append(self.register(sql, name, partial=partial))
+                registered.append(self.register(sql, name, partial=partial, since=since))
             except TransomError as error:
                 for query in reversed(registered):
                     if query.name not in before:

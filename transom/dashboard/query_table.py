@@ -56,6 +56,12 @@ def query_state(query: QueryStatus) -> tuple[str, str, str]:
         return "suspended", "warn", query.suspended
     if query.paused:
         return "paused", "", "Takes no part in batches until it is resumed."
+    if query.backfill is not None:
+        return (
+            f"replay {query.backfill:.0%}",
+            "",
+            "Retained rows are replayed; then it takes part in batches.",
+        )
     if query.pending:
         return "waiting", "", "Joins with the next batch."
     if query.emits_early:

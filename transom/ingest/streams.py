@@ -58,6 +58,7 @@ class Stream:
     unsupported: Mapping[str, str] = field(
         default_factory=dict
     )  # columns that were left out, with their types
+    retain: int | None = None  # for how long of its time accepted rows are retained; None: they are not
 
     def with_time(self, frame: Frame) -> Frame:
         """Its rows with a time column that holds times; rows that are prods of another stream may have none."""

@@ -41,6 +41,9 @@ class Limits:
     # Queries that look at earlier windows (LAG, EMIT EMPTY). One with more is suspended.
     past_windows: int = 1_000_000  # rows remembered of past windows and groups; empty windows in a batch
 
+    # Backfills. Between live batches, retained rows are replayed for new queries for this part of a batch's time.
+    backfill_share: float = 0.1
+
     # Isolation.
     process_ends: int = 8  # of processes in one batch before the query that ends them is looked for
 

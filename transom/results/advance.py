@@ -562,6 +562,8 @@ def _advance_stream(stream: StreamState, batch: BatchInput, followed: Mapping[Cl
         }
     if batch.origin is not None and batch.origin.shed:
         clocks[batch.rules.clock] = clocks[batch.rules.clock].with_shed(batch.origin.shed)
+    if batch.closed is not None:
+        clocks[batch.rules.clock] = replace(clocks[batch.rules.clock], closed=batch.closed)
     work = stream.work + Work(partials=outcome.lifted, unshared_partials=outcome.unshared)
     return StreamState(clocks, totals, work, sidelined, _credit(stream, batch, bool(sidelined)))
 

@@ -11,6 +11,7 @@ from transom.ondemand.store_specs import StoreSet
 from transom.overload.chunks import NO_BURST, BurstOutcome, chunk_rows
 from transom.plan.compiled_query import CompiledQuery
 from transom.windows.batch_profile import Profile
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.windows.stream_rules import StreamRules
 
@@ -47,6 +48,7 @@ class BatchInput:
     slowest: int | None = (
         None  # the newest time of the slowest partition, if the watermark follows partitions
     )
+    closed: Closed | None = None  # of a replayed batch: what was closed after it, whatever its rows say
 
     @property
     def new_rows(self) -> int:

@@ -38,6 +38,7 @@ from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
 from transom.plan.query_cost import check_summary
+from transom.runtime.backfill_start import backfill_starts
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.batch_traces import BatchTraces
 from transom.runtime.checkpoint_status import CheckpointStatus, checkpoint_status
@@ -53,6 +54,7 @@ from transom.runtime.options import (
     check_column_names,
     clock_kind,
     declared_column,
+    length,
     overload_rule,
     partition_rule,
     sharing_strategy,
@@ -211,6 +213,7 @@ class Engine:
         share: int = 3,
         partition: str | None = "default",
         partition_idle: Any = "1 minute",
+        retain: Any = None,
         format: str | None = None,
         schema: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -237,6 +240,9 @@ class Engine:
         that brought a row within `partition_idle` (None: of all). By default these are the partitions of a topic of
         Kafka, and other sources have none.
 
+        `retain` is for how long of the stream's time its accepted rows are kept under the checkpoint, such as "7 days",
+        so that queries that are registered later can ask for the past (`since`).
+
         `format`, `schema` and `options` are Spark's; `${env:NAME}` and `${file:PATH}` in an option stand for secrets.
         `decode` (json, csv, avro, protobuf, or a mapping) says how the column `value` becomes columns, and `select`
         is an SQL view over the rows: `SELECT ... FROM name WHERE ...`. `files_per_batch` is about a path of files.
@@ -253,6 +259,7 @@ class Engine:
             time_unit,
             left_out,
             (partition, partition_idle),
+            retain,
         )
 
     def feed(
@@ -274,6 +281,7 @@ class Engine:
         share: int = 3,
         partition: str | None = None,
         partition_idle: Any = "1 minute",
+        retain: Any = None,
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
@@ -285,6 +293,7 @@ class Engine:
             {Punctuation: punctuation, Prod: prod},
             time_unit,
             partitions=(partition, partition_idle),
+            retain=retain,
         )
         return Feed(self._parts, name, source)
 
@@ -335,6 +344,7 @@ class Engine:
             replayed,
             rules,
             {Punctuation: settings["punctuation"], Prod: settings["prod"]},
+            retain=settings["retain"],
         )
         return Replay(name, replayed)
 
@@ -396,6 +406,7 @@ class Engine:
         time_unit: str | None = None,
         left_out: Mapping[str, str] | None = None,
         partitions: tuple[str | None, Any] = (None, None),
+        retain: Any = None,
     ) -> None:
         """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead.
 
@@ -427,6 +438,7 @@ class Engine:
             given,
             event_time=expression,
             unsupported=left_out or {},
+            retain=length("retain", retain, checked_rules.clock.kind),
         )
         self._loop.declare(stream)
 
@@ -521,24 +533,29 @@ class Engine:
         *,
         partial: bool = False,
         parameters: Mapping[str, Any] | None = None,
+        since: Any = None,
     ) -> QueryHandle:
         """Register a query; it joins with the next batch.
 
         A query that joins a running stream reports from the first window of which it saw everything;
         `partial` asks for earlier windows too, marked as not complete. `parameters` are the values of `:name`
-        in the text; the registered text has constants in their place.
+        in the text; the registered text has constants in their place. With `since` (a time, or "24 hours ago", counted
+        back from the stream's newest row) the rows that the stream retains are replayed first: the query has the
+        results of one that was there since then.
         """
         sql = with_parameters(sql, parameters)
         if name is None:
             name = self._free_name(sql)
         try:
-            return self.register_all({name: sql}, partial=partial)[name]
+            return self.register_all({name: sql}, partial=partial, since=since)[name]
         except SQLError as error:
             raise SQLError(
                 error.message.removeprefix(f"{name}: "), error.text, error.start, error.end
             ) from None
 
-    def register_all(self, queries: Mapping[str, str], *, partial: bool = False) -> dict[str, QueryHandle]:
+    def register_all(
+        self, queries: Mapping[str, str], *, partial: bool = False, since: Any = None
+    ) -> dict[str, QueryHandle]:
         """Register many queries at once: all of them, or none if one is wrong."""
         loop = self._loop
         for name, text in queries.items():
@@ -553,6 +570,7 @@ class Engine:
             )
         if partial and any(query.stream_join is not None for query in bound.values()):
             raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
+        starts = backfill_starts(loop, bound, preference_queries, since, partial, self._backend.time_zone)
         for name, query in bound.items():
             stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
@@ -563,7 +581,7 @@ class Engine:
             loop.directory.bound_preference_queries |= {
                 text: preference_queries[name] for name, text in new.items() if name in preference_queries
             }
-            loop.directory.push(Register(name, text, partial) for name, text in new.items())
+            loop.directory.push(Register(name, text, partial, starts.get(name)) for name, text in new.items())
         self._wake()
         return {
             name: PreferenceHandle(self._parts, name, text, preference_queries[name])

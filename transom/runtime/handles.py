@@ -23,6 +23,7 @@ from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled_query import compile_query
 from transom.plan.decisions import DecisionRecord
 from transom.results.result_rows import result_schema
+from transom.runtime.backfill import BackfillProgress
 from transom.runtime.delivery import Delivery
 from transom.runtime.explain import explain_query
 from transom.runtime.late_windows import late_windows
@@ -370,6 +371,12 @@ class QueryHandle(ResultFrames):
     def tags(self) -> tuple[str, ...]:
         """The query's tags."""
         return self._parts.changes.entry(self.name).tags
+
+    @property
+    def backfill(self) -> BackfillProgress | None:
+        """How far retained rows were replayed for the query; None if it takes part in batches, or asked for none."""
+        entry = self._entry()
+        return None if entry is None else self._parts.loop.backfills.progress(entry)
 
     @property
     def edited(self) -> int | None:

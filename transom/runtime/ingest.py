@@ -40,6 +40,7 @@ from transom.runtime.begun_batch import BegunBatch
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.outputs import Outputs
 from transom.runtime.registry import Registry
+from transom.runtime.row_history import RowHistory
 from transom.sql.binding.cascades import relation_of
 from transom.sql.query import JoinForm
 from transom.state.batch_intent import BatchIntent
@@ -110,7 +111,9 @@ class Ingest:
         max_failures: int,
         promising: Promising,
         sideline: Sideline,
+        history: RowHistory,
     ):
+        self.history = history
         self.backend, self.tables, self.outputs, self.executors = backend, tables, outputs, executors
         self.planner, self.max_failures, self.promising = planner, max_failures, promising
         self.sideline = sideline
@@ -143,7 +146,7 @@ class Ingest:
         collecting = nullcontext() if batch.on_driver else allow_garbage_collection()
         with split.resources, collecting:
             self.executors.files.begin(intent.batch_id)
-            outcome, arrivals, rows, derived = self._run(intent, batch, registry, derived_streams)
+            outcome, arrivals, rows, derived = self._run(intent, stream, batch, registry, derived_streams)
         tuples = (arrival.file for arrival in arrivals.values() if arrival.file is not None)
         self.executors.files.tidy([*outcome.refs, *(ref for _, ref, _ in outcome.run_refs), *tuples])
         credible = self._credible(carried, batch, outcome, split.burst)
@@ -268,12 +271,19 @@ class Ingest:
         ).with_rows(frame)
 
     def _run(
-        self, intent: BatchIntent, batch: DataBatch, registry: Registry, derived_streams: Sequence[Stream]
+        self,
+        intent: BatchIntent,
+        declared: Stream,
+        batch: DataBatch,
+        registry: Registry,
+        derived_streams: Sequence[Stream],
     ) -> tuple[Outcome, dict[str, BatchArrival], dict[str, dict[int, pa.Table]], dict[str, Outcome]]:
         stream = batch.rules.clock.stream
         with IngestRun(batch, self.tables, self.backend) as run:
             ingested = run.process()
             self._write_late(intent, batch, ingested, registry)
+            if declared.retain is not None:
+                self._retain(intent, batch, ingested, run)
             derived: dict[str, Outcome] = {}
             if derived_streams:
                 accepted = batch.frame.filter(run.is_accepted(ingested.time_limit))
@@ -287,6 +297,17 @@ class Ingest:
             arrivals = self.promising.arrive(run, ingested.time_limit, intent, registry.preference_queries())
             rows = join_rows(run, ingested.time_limit, list(registry.stream_joins().values()))
             return ingested.outcome, arrivals, rows, derived
+
+    def _retain(self, intent: BatchIntent, batch: DataBatch, ingested: Ingested, run: IngestRun) -> None:
+        """Retain the accepted rows of a batch."""
+        outcome, rows = ingested.outcome, batch.frame
+        has_rejected = bool(outcome.timeless or outcome.ahead)
+        if outcome.rows == outcome.timeless + outcome.ahead:
+            return
+        if has_rejected:
+            rows = rows.filter(run.is_accepted(ingested.time_limit))
+        stream, is_here = batch.rules.clock.stream, batch.is_on_driver(batch.frame)
+        self.history.take(stream, intent.batch_id, rows, batch.columns, is_here)
 
     def _write_late(
         self, intent: BatchIntent, batch: DataBatch, ingested: Ingested, registry: Registry

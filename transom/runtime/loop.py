@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.backends.base import Backend, Frame
-from transom.elements import Control, Edit, Prod, Punctuation, Rename
+from transom.elements import Adopt, Control, Edit, Prod, Punctuation, Rename
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
 from transom.gc_pause import pause_garbage_collection
@@ -24,7 +24,7 @@ from transom.ingest.streams import Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
 from transom.ondemand.partitioned_stores import PartitionedStores
-from transom.overload.chunks import NO_BURST
+from transom.overload.chunks import NO_BURST, chunk_ranges
 from transom.overload.sideline import Sideline
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
@@ -35,24 +35,30 @@ from transom.results.batch_input import BatchInput
 from transom.results.derived_input import DerivedInput, prods_of_derived, with_derived_streams
 from transom.results.emit import BatchOutput, EmitContext, emit
 from transom.results.prodder import due_streams
+from transom.results.result_rows import ResultBatch, Results
+from transom.runtime.backfill import Backfills
 from transom.runtime.batch_effects import BatchEffects
 from transom.runtime.batch_report import BatchFailure, BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
 from transom.runtime.executor_state import ExecutorState
 from transom.runtime.ingest import BatchRows, Ingest, IngestedBatch
-from transom.runtime.membership import check_types, joined_and_left
+from transom.runtime.membership import check_types, is_backfilling, joined_and_left
 from transom.runtime.outputs import Outputs, results_of
 from transom.runtime.quarantine import Quarantine
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
+from transom.runtime.row_history import RowHistory
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
+from transom.state.retained_rows import RetainedBatch, RetainedRows
 from transom.state.state import State
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import Store
 from transom.storage.lease import Lease
+from transom.windows.batch_profile import Profile
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.windows.partition_clocks import PartitionClocks
 from transom.windows.stream_rules import DerivedRules
 
@@ -96,6 +102,7 @@ class BatchLoop:
         self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
         self.promising = Promising(backend, self.executors.files, planner)
         self.sideline = Sideline(backend, store, self.declared.tables, strategy.limits)
+        self.history = RowHistory(store)
         self.ingest = Ingest(
             backend,
             self.declared.tables,
@@ -105,6 +112,7 @@ class BatchLoop:
             max_failures,
             self.promising,
             self.sideline,
+            self.history,
         )
         self.lookup_cache = LookupCache()
         self.lock = threading.RLock()
@@ -121,14 +129,16 @@ class BatchLoop:
         self.planner.restore_decisions(record.decisions)
         self.outputs.resume(record)
         self.sideline.resume(record.paces)
+        self.history.resume(record.history)
         store.delete("glances")  # of an engine that died
         self.log.discard(self._strays(record), self.state.batch_id)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
         self.directory = QueryDirectory(
             self.declared,
-            Registry(record.queries, naive, record.summaries, record.views),
+            Registry(record.queries, naive, record.summaries, record.views, record.backfills),
             self.log.begun_after(self.state.batch_id),
         )
+        self.backfills = Backfills(self.directory, self.declared, self.history, backend, strategy)
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
         self.progress: dict[str, Any] = dict(record.sources)
         self._types_checked = False  # whether the types of all queries of the checkpoint were
@@ -152,6 +162,7 @@ class BatchLoop:
             *self.executors.files.strays(self.state.refs, batch_id),
             *self.sideline.strays(self.state),
             *self.outputs.rows.strays(batch_id),
+            *self.history.strays(batch_id),
             *(
                 f"{feed}/{file}"
                 for feed in feeds
@@ -300,6 +311,11 @@ class BatchLoop:
             self._run(self._begin(None, {}, (), resumes=True), None)
             return True
 
+    def backfill(self, seconds: float) -> bool:
+        """Replay retained rows for new queries while there is nothing else to do; whether there were some."""
+        with self.lock:
+            return self.pending() is None and self.backfills.spend(seconds)
+
     def _begin(
         self,
         stream: str | None,
@@ -379,6 +395,7 @@ class BatchLoop:
         stream = None if intent.stream is None else self.declared.streams[intent.stream]
         rows = BatchRows(begun, stream, frame)
         rows.frame()
+        self._catch_up(intent)
         watch = Stopwatch()
         attempt = self._quarantined(begun, rows, watch)
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
@@ -406,7 +423,18 @@ class BatchLoop:
         watch.lap("commit")
         self.report = replace(report, seconds=watch.seconds)
         notify(self.followers, self.report)
+        self.backfills.after_batch(self.report.seconds)
         self.idle.notify_all()
+
+    def _catch_up(self, intent: BatchIntent) -> None:
+        """Replay what a batch adopts before its time counts: after a restart, the replay begins again."""
+        for element in intent.control:
+            if (
+                isinstance(element, Adopt)
+                and element.problem is None
+                and is_backfilling(self.directory.registry, element.name, element.joined)
+            ):
+                self._replayed(element.name)
 
     def _quarantined(self, begun: BegunBatch, rows: BatchRows, watch: Stopwatch) -> _Attempt:
         """The first attempt that passes; what makes others fail is suspended."""
@@ -470,6 +498,7 @@ class BatchLoop:
     def _attempt(self, intent: BatchIntent, frame: Frame | None, watch: Stopwatch) -> _Attempt:
         """Plan, ingest and emit a batch; nothing is delivered or committed."""
         registry = self.directory.registry.copy()
+        self.history.begin_attempt()
         state = self._plan(intent, registry)
         failures = self.ingest.failures(registry)
         watch.lap("planning")
@@ -477,6 +506,10 @@ class BatchLoop:
         watch.lap("ingest")
         context = self._emit_context(intent, ingested, registry)
         output = self._emit(intent, registry, state, ingested, context)
+        if backfilled := self._backfilled(intent, registry, context.made):
+            results = Results([*output.results.batches, *backfilled], output.results.stored)
+            output = replace(output, results=results)
+        self._retain(intent, ingested, output.state)
         self.ingest.count_failures(registry, failures)
         files = self.outputs.write_results(
             results_of(intent.batch_id), output.results, registry.identities().__getitem__
@@ -490,7 +523,7 @@ class BatchLoop:
         new = self.directory.newcomers(intent, registry)
         self.declared.adopt([*registry.derived_readers(), *new.queries.values()])
         declared = [name for name, stream in self.declared.streams.items() if stream.derived is None]
-        state = joined_and_left(intent, registry, new, self.state, self.planner, declared)
+        state = joined_and_left(intent, registry, new, self.state, self.planner, declared, self._replayed)
         derived = self.declared.derived(self.declared.streams)
         if not derived:
             return state
@@ -499,6 +532,65 @@ class BatchLoop:
         known = {*read, *(query.stream for query in readers)}
         self.declared.release([name for name in derived if name not in known])
         return with_derived_streams(state, read, [name for name in derived if name not in read])
+
+    def _replayed(self, name: str) -> State | str:
+        """The state that retained rows made of a query, which a batch adopts, or why there is none."""
+        entry = self.directory.registry[name]
+        try:
+            return self.backfills.caught_up(entry).state_of(name)
+        except Exception as error:
+            return self.backfills.failed(entry, error)
+
+    def _backfilled(self, intent: BatchIntent, registry: Registry, made: int) -> list[ResultBatch]:
+        """The results of windows that closed before the queries took part that a batch adopts."""
+        committed = self.directory.registry
+        results: list[ResultBatch] = []
+        for element in intent.control:
+            if not isinstance(element, Adopt) or not is_backfilling(committed, element.name, element.joined):
+                continue
+            entry = committed[element.name]
+            now = next((one for one in registry if one.identity == entry.identity), None)
+            if now is not None and now.takes_part:
+                backfill = self.backfills.caught_up(entry)
+                results += backfill.results_in(now.name, intent.batch_id, made)
+        return results
+
+    def _retain(self, intent: BatchIntent, ingested: IngestedBatch, state: State) -> None:
+        """Write what a batch brought to streams that retain their rows: rows, and what is closed after it."""
+        for name, stream in self.declared.streams.items():
+            if stream.retain is None:
+                continue
+            clock, brings_rows = stream.rules.clock, name == intent.stream
+            before, after = (each.stream(name) for each in (self.state, state))
+            closed = before.clock(clock).closed, after.clock(clock).closed
+            rows = after.totals.accepted - before.totals.accepted if brings_rows else 0
+            shed = ingested.burst.shed if brings_rows else ()
+            is_ended = name in intent.ended
+            if not rows and not shed and not is_ended and closed[0] == closed[1]:
+                continue
+            profile = ingested.outcome.clocks.get(clock, Profile()) if rows else Profile()
+            span = (profile.runs[0][0], profile.runs[-1][1]) if profile.runs else None
+            times = chunk_ranges(shed, clock) if shed else IntervalSet()
+            low = None if span is None else span[0]
+            batch = RetainedBatch(intent.batch_id, intent.clock, rows, *closed, low, is_ended, times)
+            missed = self.state.missed(clock)
+            if missed is None:
+                missed = IntervalSet.of((LOWEST, HIGHEST))
+            self.history.write(name, batch, span, missed)
+
+    def _retained_after(self, intent: BatchIntent, state: State) -> dict[str, RetainedRows]:
+        """The retained rows that the commit of a batch lists."""
+        streams, pins = self.declared.streams, self.backfills.pins()
+        spans: dict[str, int] = dict.fromkeys(set(self.history.committed) - streams.keys(), 0)
+        expired: dict[str, int] = {}
+        for name, stream in streams.items():
+            if stream.retain is None:
+                continue
+            spans[name] = stream.retain
+            high = state.stream(name).clock(stream.rules.clock).newest
+            if high is not None:
+                expired[name] = min(high - stream.retain, pins.get(name, HIGHEST))
+        return self.history.after(intent.batch_id, expired, spans)
 
     def _derived_streams(self, registry: Registry) -> dict[str, DerivedRules]:
         """The derived streams that queries read which take part in batches."""
@@ -681,6 +773,7 @@ class BatchLoop:
         if made is not None:
             result_batches = [*result_batches, made]
         row_files = self.outputs.rows.after(intent.batch_id, intent.clock)
+        retained = self._retained_after(intent, state)
         self.idle_closed |= {name: stream.idle_closed for name, stream in self.declared.streams.items()}
         record = CommitRecord(
             queries=registry.query_records(),
@@ -696,6 +789,8 @@ class BatchLoop:
             probing_pace=self.promising.pace.probed,
             inserting_seconds=self.promising.pace.fixed,
             decisions=self.planner.stored_decisions(),
+            history=retained,
+            backfills=registry.backfills(),
         )
         self.state_bytes = self.log.commit(state, record)
         self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)
@@ -705,6 +800,7 @@ class BatchLoop:
             if intent.stream is not None and outcome.partition_tops:
                 self.declared.streams[intent.stream].partitions = partitions
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
+            self.log.discard(self.history.commit(retained), intent.batch_id)
             seen_ids = {id(one) for one in seen}
             living = _unchanged(registry, intent) if self.observations else set()
             self.observations = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from transom.elements import (
+    Adopt,
     CreateView,
     Describe,
     Drop,
@@ -23,6 +24,7 @@ from transom.elements import (
 )
 from transom.errors import StateError
 from transom.ondemand.stores import has_stores
+from transom.plan.adoption import adopt
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.context import Membership
 from transom.plan.passes.admission import is_kept
@@ -55,10 +57,12 @@ def joined_and_left(
     state: State,
     planner: Planner,
     declared: Collection[str],
+    replayed: Callable[[str], State | str],
 ) -> State:
     """The state after queries joined and left with a batch; the registry is changed in place.
 
-    `declared` are the declared streams: any other stream that a query reads is another query's results.
+    `declared` are the declared streams: any other stream that a query reads is another query's results. `replayed`
+    is the state that retained rows made of a query that the batch adopts.
     """
     joining: dict[str, None] = {}
     leaving: dict[str, None] = {}
@@ -83,6 +87,16 @@ def joined_and_left(
                 if is_row_query(before) and registry[name].since != before.since:
                     leaving[name] = None  # its account begins anew
                 joining[name] = None
+            case Adopt(name, joined, problem) if is_backfilling(registry, name, joined):
+                if problem is not None:
+                    registry.suspend({name: problem})
+                elif registry[name].is_active and name not in intent.suspended:
+                    made = replayed(name)
+                    if isinstance(made, str):
+                        registry.suspend({name: made})
+                    else:
+                        registry.update(name, backfill=None)
+                        state = adopt(state, made, _compiled(registry[name]))
             case Rename(name, to):
                 if registry.rename(element, intent.batch_id):
                     if name not in leaving:
@@ -168,6 +182,16 @@ def has_same_rows(old: CompiledQuery, new: CompiledQuery) -> bool:
     """Whether two row queries find the same rows, and their results have the same columns."""
     parts = [(each.query.stream, each.query.joins, sorted(each.conjunct_texts)) for each in (old, new)]
     return parts[0] == parts[1] and result_schema(old.query) == result_schema(new.query)
+
+
+def _compiled(entry: RegisteredQuery) -> CompiledQuery:
+    assert isinstance(entry.executable, CompiledQuery)
+    return entry.executable
+
+
+def is_backfilling(registry: Registry, name: str, joined: int) -> bool:
+    """Whether retained rows are replayed for the query of this name that was registered with this batch."""
+    return name in registry and registry[name].since == joined and registry[name].backfill is not None
 
 
 def is_row_query(entry: RegisteredQuery) -> bool:

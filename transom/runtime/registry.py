@@ -58,16 +58,30 @@ class RegisteredQuery:
     paused: bool = False
     description: str = ""
     tags: tuple[str, ...] = ()
+    backfill: int | None = None  # the time since when retained rows are replayed for it, until that is done
 
     @property
     def takes_part(self) -> bool:
         """Whether it takes part in batches."""
+        return self.is_active and self.backfill is None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it takes part in batches, or will when retained rows were replayed for it."""
         return self.suspended is None and not self.paused
 
     @property
     def why_not(self) -> str | None:
         """Why it takes no part in batches; None if it does."""
-        return self.suspended if self.suspended is not None else "paused" if self.paused else None
+        if self.suspended is not None:
+            return self.suspended
+        return (
+            "paused"
+            if self.paused
+            else None
+            if self.backfill is None
+            else "retained rows are replayed for it"
+        )
 
     @property
     def is_bound(self) -> bool:
@@ -172,8 +186,11 @@ class Registry:
         naive: bool = False,
         summaries: Iterable[SummaryRecord] = (),
         views: Mapping[str, str] | None = None,
+        backfills: Mapping[str, int] | None = None,
     ):
         self.entries = {record.name: RegisteredQuery.of_record(record) for record in queries}
+        for name, since in (backfills or {}).items():
+            self.entries[name] = replace(self.entries[name], backfill=since)
         self.created = {
             record.name: SummaryEntry(record.name, record.text, record.since, suspended=record.suspended)
             for record in summaries
@@ -395,7 +412,22 @@ class Registry:
     def add(self, control: Register, query: Query, batch_id: int) -> None:
         """Add a window query."""
         compiled = compile_query(control.name, query, self.naive)
-        self._put(RegisteredQuery(control.name, control.text, control.partial, batch_id, executable=compiled))
+        self._put(
+            RegisteredQuery(
+                control.name,
+                control.text,
+                control.partial,
+                batch_id,
+                executable=compiled,
+                backfill=control.since,
+            )
+        )
+
+    def backfills(self) -> dict[str, int]:
+        """The queries that retained rows are replayed for, each with the time since when."""
+        return self._once(
+            "backfills", lambda: {entry.name: entry.backfill for entry in self if entry.backfill is not None}
+        )
 
     def put_in_place_of(self, before: RegisteredQuery, batch_id: int, continues: bool) -> None:
         """Let a query that was just added with an edit have what belongs to the name: description, tags, pause.

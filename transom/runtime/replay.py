@@ -49,6 +49,7 @@ class StreamOptions(TypedDict, total=False):
     budget: int | str | None
     share: int
     prod: str | None
+    retain: Any
 
 
 class ReplayOptions(StreamOptions, total=False):
@@ -83,6 +84,7 @@ DEFAULTS: dict[str, Any] = {
     "overload": None,
     "budget": None,
     "share": 3,
+    "retain": None,
     "format": None,
     "schema": None,
     "options": None,

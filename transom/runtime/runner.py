@@ -18,6 +18,8 @@ from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
 
+REPLAY_SECONDS = 0.02  # for which retained rows are replayed before the sources are asked again
+
 
 class _Stopping(StateError):
     """The engine is stopped while a batch waits for file descriptors."""
@@ -124,7 +126,7 @@ class Runner:
             raise SettingError(f"a step is of at least one batch, not {most}")
         self.loop.open()
         batches = 0
-        while (most is None or batches < most) and self.batch():
+        while (most is None or batches < most) and (self.batch() or self._backfilled_batch()):
             batches += 1
         if not batches and not self.loop.idle_batch():
             if not empty:
@@ -155,6 +157,8 @@ class Runner:
                 if self._streaming:
                     time.sleep(0.01)
             self._raise_streaming_error()
+            while self._backfilled_batch():
+                pass
             self.loop.end(
                 [
                     s.name
@@ -186,8 +190,16 @@ class Runner:
             return loop.control_batch()
 
     def _idle_batch(self) -> bool:
-        """Resume the deferred regions of preference queries, unless a batch is arriving."""
-        return not self._arriving and self.loop.idle_batch()
+        """Resume the deferred regions of preference queries, or replay retained rows, unless a batch is arriving."""
+        return not self._arriving and (self.loop.idle_batch() or self.loop.backfill(REPLAY_SECONDS))
+
+    def _backfilled_batch(self) -> bool:
+        """Finish the replay of retained rows, and run the batch in which queries that have caught up take part."""
+        if not self.loop.backfill(REPLAY_SECONDS):
+            return False
+        while self.loop.backfill(REPLAY_SECONDS):
+            pass
+        return self.batch()
 
     def _source_batch(self) -> bool:
         """A batch of the next stream that has one, of new rows or of sidelined ones; streams take turns."""

@@ -283,7 +283,9 @@ async def plan_response(context: RouteContext, name: str | None, form: PlanForma
 @engine_router.post("/register", tags=["queries"], status_code=201)
 async def register_all(context: RegistrationContext, body: NewQueries) -> QueryList:
     """Register many queries at once, all or none; they join with the next batch."""
-    registered = await context.threads.slow(lambda: context.service.register_all(body.queries, body.partial))
+    registered = await context.threads.slow(
+        lambda: context.service.register_all(body.queries, body.partial, body.since)
+    )
     return QueryList(tuple(registered), len(registered))
 
 

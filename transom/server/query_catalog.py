@@ -68,6 +68,7 @@ class QueryCatalog:
             tags=handle.tags,
             pending=since is None,
             partial=handle.partial,
+            backfill=None if (progress := handle.backfill) is None else progress.share,
             since=since,
             edited=handle.edited,
             **asdict(handle.account),

@@ -87,7 +87,9 @@ async def queries(
 async def register_query(context: RegistrationContext, body: NewQuery) -> QueryStatus:
     """Register a query; it joins with the next batch. An error names the place in the text."""
     return await context.threads.slow(
-        lambda: context.service.register(with_parameters(body.sql, body.parameters), body.name, body.partial)
+        lambda: context.service.register(
+            with_parameters(body.sql, body.parameters), body.name, body.partial, body.since
+        )
     )
 
 

@@ -257,7 +257,9 @@ class Service:
         """Example queries over all streams, which fit their rows."""
         return self.assistant.examples()
 
-    def register(self, sql: str, name: str | None = None, partial: bool = False) -> QueryStatus:
+    def register(
+        self, sql: str, name: str | None = None, partial: bool = False, since: str | int | None = None
+    ) -> QueryStatus:
         """Register a query; it joins with the next batch."""
         self._check_text(sql)
         if name is not None:
@@ -265,9 +267,11 @@ class Service:
         with self._bind_lock:
             if len(self.engine.queries()) >= self.limits.queries:
                 raise LimitError(f"there are {self.limits.queries:,} queries already: drop one first")
-            return self.catalog.status(self.engine.register(sql, name, partial=partial))
+            return self.catalog.status(self.engine.register(sql, name, partial=partial, since=since))
 
-    def register_all(self, queries: Mapping[str, str], partial: bool = False) -> list[QueryStatus]:
+    def register_all(
+        self, queries: Mapping[str, str], partial: bool = False, since: str | int | None = None
+    ) -> list[QueryStatus]:
         """Register many queries at once: all of them, or none if one is wrong."""
         for name, sql in queries.items():
             check_name(name)
@@ -278,7 +282,7 @@ class Service:
                 raise LimitError(
                     f"there are {len(registered):,} queries, and the limit is {self.limits.queries:,}"
                 )
-            handles = self.engine.register_all(queries, partial=partial)
+            handles = self.engine.register_all(queries, partial=partial, since=since)
             return [self.catalog.status(handle) for handle in handles.values()]
 
     def export(self, name: str, kind: ResultKind) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from transom.errors import StateError
 from transom.state.pass_decisions import PassDecisions
+from transom.state.retained_rows import RetainedRows
 
 PaceSamples = Sequence[tuple[int, float]]  # amounts of work, each with the seconds that it took
 
@@ -97,6 +98,8 @@ class CommitRecord:
     `paces` are the rows and seconds of the last batches of streams whose budget is a time; `probing_pace` and
     `inserting_seconds` are the same for queries with a preference. `decisions` are the planner's that hold and do
     not follow from the state alone; they and the queries are parts of the snapshot, not of this record's JSON.
+    `history` are the retained rows by stream, and `backfills` the queries that these are replayed for, each with
+    the time since when.
     """
 
     backend: str
@@ -112,6 +115,8 @@ class CommitRecord:
     probing_pace: PaceSamples = ()
     inserting_seconds: float = 0.0
     decisions: tuple[PassDecisions, ...] = ()
+    history: Mapping[str, RetainedRows] = field(default_factory=dict)
+    backfills: Mapping[str, int] = field(default_factory=dict)
 
     def check_settings(self, naive: bool, backend: str) -> None:
         """Refuse to continue with another strategy or another backend: what they keep differs."""
@@ -145,6 +150,8 @@ class CommitRecord:
             "paces": {stream: _encode_pace(pace) for stream, pace in self.paces.items()},
             "probing_pace": _encode_pace(self.probing_pace),
             "inserting_seconds": self.inserting_seconds,
+            **({"history": {s: rows.to_json() for s, rows in self.history.items()}} if self.history else {}),
+            **({"backfills": dict(self.backfills)} if self.backfills else {}),
         }
 
     @classmethod
@@ -171,6 +178,8 @@ class CommitRecord:
             probing_pace=_decode_pace(stored["probing_pace"]),
             inserting_seconds=stored["inserting_seconds"],
             decisions=decisions,
+            history={s: RetainedRows.from_json(rows) for s, rows in stored.get("history", {}).items()},
+            backfills=stored.get("backfills", {}),
         )
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from transom.elements import (
+    Adopt,
     Clock,
     ClockKind,
     Control,
@@ -149,8 +150,11 @@ def encode_control(element: Control) -> dict[str, Any]:
             return {"control": "pause", "name": name}
         case Describe(name, description, tags):
             return {"control": "describe", "name": name, "description": description, "tags": list(tags)}
-        case Register(name, text, partial):
-            return {"control": "register", "name": name, "text": text, "partial": partial}
+        case Register(name, text, partial, since):
+            replayed = {} if since is None else {"since": since}
+            return {"control": "register", "name": name, "text": text, "partial": partial, **replayed}
+        case Adopt(name, joined, problem):
+            return {"control": "adopt", "name": name, "joined": joined, "problem": problem}
         case Drop(name):
             return {"control": "drop", "name": name}
         case Resume(name):
@@ -188,7 +192,9 @@ def decode_control(stored: dict[str, Any]) -> Control:
     """The control element that `encode_control` stored."""
     match stored["control"]:
         case "register":
-            return Register(stored["name"], stored["text"], stored["partial"])
+            return Register(stored["name"], stored["text"], stored["partial"], stored.get("since"))
+        case "adopt":
+            return Adopt(stored["name"], stored["joined"], stored["problem"])
         case "edit":
             return Edit(stored["name"], stored["text"], stored["partial"])
         case "rename":

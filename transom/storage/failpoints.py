@@ -22,6 +22,7 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
     "feeds": (*_FILE, *_DELETION),
     "flush": ("begin", "end"),
     "glances": (*_FILE, *_DELETION),
+    "history": (*_FILE, *_PARQUET, *_DELETION),
     "late": (*_FILE, *_PARQUET, *_DELETION),
     "lease": (*_FILE, *_DELETION),
     "log": (*_FILE, *_DELETION),
