@@ -469,9 +469,11 @@ class BatchLoop:
         context = self._emit_context(intent, ingested, registry)
         output = self._emit(intent, registry, state, ingested, context)
         self.ingest.count_failures(registry, failures)
+        began = self.promising.clock()
         files = self.outputs.write_results(
             results_of(intent.batch_id), output.results, registry.identities().__getitem__
         )
+        self.promising.note_written(intent.batch_id, output.results, self.promising.clock() - began)
         watch.lap("emit")
         return _Attempt(registry, ingested, context, output, files)
 
