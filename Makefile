@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 BENCH := .venv-bench
 AUDIT := .venv-audit
 ARGS ?=
-PAPERS := prodding timegram ordered-sharing promising
+PAPERS := prodding timegram ordered-sharing promising promising-engine
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.

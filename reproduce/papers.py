@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from reproduce.prodding.experiments import run_prodding
+from reproduce.promising.engine.experiments import run_promising_engine
 from reproduce.promising.experiments import run_promising
 from reproduce.report import Options
 from reproduce.shared_aggregates.ordered_sharing import run_ordered_sharing
@@ -19,6 +20,7 @@ class Paper(StrEnum):
     TIMEGRAM = "timegram"
     ORDERED_SHARING = "ordered-sharing"
     PROMISING = "promising"
+    PROMISING_ENGINE = "promising-engine"
 
 
 def run_paper(paper: Paper, directory: Path, options: Options) -> None:
@@ -32,3 +34,5 @@ def run_paper(paper: Paper, directory: Path, options: Options) -> None:
             run_ordered_sharing(directory, options)
         case Paper.PROMISING:
             run_promising(directory, options.with_one_seed_if_short())
+        case Paper.PROMISING_ENGINE:
+            run_promising_engine(directory, options.with_one_seed_if_short())

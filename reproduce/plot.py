@@ -153,5 +153,5 @@ def save(figure: Any, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     with matplotlib.rc_context({"svg.hashsalt": "transom"}):
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, metadata={"Software" if path.suffix == ".png" else "Date": None}, dpi=72)
     pyplot.close(figure)

@@ -117,7 +117,7 @@ class Retail:
     codes: NDArray[np.str_]
     cancelled: int
 
-    def stores(self, seconds: float, departments: bool = False) -> Stores:
+    def stores(self, seconds: float, departments: bool = False, interarrival: float = INTERARRIVAL) -> Stores:
         """Even and odd invoices as two stores, replayed with the paper's gaps; recorded times are whole minutes."""
         codes = self.codes.astype(f"<U{DEPARTMENT}") if departments else self.codes
         known, items = np.unique(codes, return_inverse=True)
@@ -125,7 +125,7 @@ class Retail:
         streams = []
         for half in (0, 1):
             own = np.flatnonzero(self.invoices % 2 == half)
-            times = arrivals(draw, seconds)[: len(own)]
+            times = arrivals(draw, seconds, interarrival)[: len(own)]
             streams.append(Stream(times, items[own[: len(times)]].astype(np.int64)))
         name = "retail departments" if departments else "retail items"
         return Stores(name, 0, streams[0], streams[1], len(known))
@@ -149,10 +149,10 @@ def retail(data: Path) -> Retail:
     )
 
 
-def all_stores(options: Options, seconds: float) -> Iterator[Stores]:
+def all_stores(options: Options, seconds: float, interarrival: float = INTERARRIVAL) -> Iterator[Stores]:
     """A generated pair of stores for each seed, and the retail pairs if the recording is available."""
-    yield from (generated(seconds, seed) for seed in range(options.seeds))
+    yield from (generated(seconds, seed, interarrival) for seed in range(options.seeds))
     if options.data is not None:
         shop = retail(options.data)
-        yield shop.stores(seconds)
-        yield shop.stores(seconds, departments=True)
+        yield shop.stores(seconds, interarrival=interarrival)
+        yield shop.stores(seconds, departments=True, interarrival=interarrival)

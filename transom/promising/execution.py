@@ -103,6 +103,18 @@ class _Answers:
     batches: list[ResultBatch] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _BatchCost:
+    """The cost of a batch for each of its queries, except that of writing their results."""
+
+    batch_id: int
+    queries: int
+    rows: int  # of all queries' results
+    probes: int
+    probing: float
+    fixed: float
+
+
 class Promising:
     """The part of the batch loop for summaries and the queries that they guide."""
 
@@ -119,6 +131,7 @@ class Promising:
         self.review = StructureReview(planner.strategy.limits)
         self.selections = SelectionGroups()
         self._inserting = 0.0
+        self._cost: _BatchCost | None = None  # of a batch whose results are not written yet
 
     # --- when a batch begins ---
 
@@ -226,8 +239,23 @@ class Promising:
             probing = began - indexed + probed - planned
             others = self.clock() - started - probing
             fixed = self._inserting + others / count if arrivals else 0.0
-            self.pace.note(charge // count, probing / count, fixed)
+            rows = sum(batch.table.num_rows for batch in (*answered.batches, *together.batches))
+            self._cost = _BatchCost(intent.batch_id, count, rows, charge // count, probing / count, fixed)
         return replace(output, state=after, results=results)
+
+    # --- results are written ---
+
+    def note_written(self, batch_id: int, results: Results, seconds: float) -> None:
+        """Record what a batch cost, once its results are written: a budget of time pays for its query's results.
+
+        Writing a result takes several times as long as finding it.
+        """
+        cost, self._cost = self._cost, None
+        if cost is None or cost.batch_id != batch_id:
+            return
+        rows = sum(batch.table.num_rows for batch in results.batches)
+        writing = seconds * cost.rows / max(rows, 1) / cost.queries
+        self.pace.note(cost.probes, cost.probing + writing, cost.fixed)
 
     def _whole_budget(self, query: PreferenceQuery, budget: int | None) -> int | None:
         """The probes of a budget before insertion and planning are subtracted."""

@@ -511,9 +511,11 @@ class BatchLoop:
             output = replace(output, results=results)
         self._retain(intent, ingested, output.state)
         self.ingest.count_failures(registry, failures)
+        began = self.promising.clock()
         files = self.outputs.write_results(
             results_of(intent.batch_id), output.results, registry.identities().__getitem__
         )
+        self.promising.note_written(intent.batch_id, output.results, self.promising.clock() - began)
         watch.lap("emit")
         return _Attempt(registry, ingested, context, output, files)
 
