@@ -45,7 +45,7 @@ BIDS = {
 STATUS = {
     "state": "running",
     "failure": None,
-    "version": "0.1.0",
+    "version": "0.2.0",
     "uptime": 12.5,
     "batch": 7,
     "batch_seconds": 0.25,

@@ -82,6 +82,7 @@ class Server:
 
     @property
     def url(self) -> str:
+        """The address of the server."""
         return self._http.url
 
     def wait_ready(self, timeout: float = 60) -> None:

@@ -39,10 +39,12 @@ class RemoteQuery:
 
     @property
     def name(self) -> str:
+        """The query's name; as of the last status."""
         return self.info.name
 
     @property
     def text(self) -> str:
+        """The query's SQL; as of the last status."""
         return self.info.sql
 
     def status(self) -> QueryDetail:
