@@ -56,7 +56,7 @@ def run_shell(line: str) -> str:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
+    "name", ["README.md", "docs/examples.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
 )
 def test_examples_print_what_the_document_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,9 +79,11 @@ def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
         assert run_python(code, {}) == expected, code
 
 
-def test_the_readme_shows_the_examples() -> None:
-    shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
+def test_the_documents_show_the_examples() -> None:
+    documents = [ROOT / "README.md", ROOT / "docs/examples.md"]
+    shown = [code for path in documents for language, code, _ in examples(path) if language == "python"]
     names = ["quickstart.py", "window_sql.py", "early.py", "on_demand.py", "promising.py"]
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(names)
     for code, name in zip(shown, names, strict=True):
         source = (ROOT / "examples" / name).read_text()
         assert code == source[source.index("import transom") :]
