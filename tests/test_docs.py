@@ -56,7 +56,8 @@ def run_shell(line: str) -> str:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/examples.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
+    "name",
+    ["README.md", "docs/examples.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"],
 )
 def test_examples_print_what_the_document_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
