@@ -432,6 +432,21 @@ class FormattedQuery:
 
 
 @dataclass(frozen=True)
+class ExampleInfo:
+    """A query that makes sense for the rows of a stream."""
+
+    title: Annotated[str, Field(description="what it answers", examples=["Average price by site"])]
+    sql: str
+
+
+@dataclass(frozen=True)
+class ExampleList:
+    """Example queries over all streams."""
+
+    examples: tuple[ExampleInfo, ...]
+
+
+@dataclass(frozen=True)
 class CreatedName:
     """The name of what was created."""
 
