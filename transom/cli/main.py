@@ -23,6 +23,7 @@ from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on
 from transom.cli.repair_command import repair
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
+from transom.cli.spinner import LOADING, spinner
 from transom.errors import SettingError, SQLError, TransomError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -178,7 +179,8 @@ def query(
     transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
     --from bids=bids.json --time ts --slack '30 seconds'
     """
-    from transom.cli.adhoc_options import read_adhoc
+    with spinner(LOADING):
+        from transom.cli.adhoc_options import read_adhoc
 
     per_stream = {
         "time": time,
@@ -200,8 +202,9 @@ def query(
         master,
         summary or [],
     )
-    # Importing Spark takes seconds, so usage errors are reported before that.
-    from transom.cli import commands
+    # This takes half a second more, so usage errors are reported before.
+    with spinner(LOADING):
+        from transom.cli import commands
 
     if explain:
         commands.print_adhoc_plan(pipeline, backend)
@@ -241,12 +244,14 @@ def run(
     Ctrl-C and SIGTERM stop it after the current batch; with a checkpoint, the next run continues there.
     On-demand queries (without SLIDE) are looked up at the end, and their answers printed.
     """
-    from transom.cli.pipeline import load_pipeline
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     interval_seconds(lookup_every)  # raises if it is wrong, before Spark is started
     pipeline = on_master(load_pipeline(pipeline_file), master)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.run_pipeline(pipeline, drain, progress, lookup_every, form)
 
@@ -317,8 +322,9 @@ def replay(
     transom replay bids.json --time ts --speed 60
     --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
     """
-    from transom.cli.adhoc_options import read_replay
-    from transom.sql.clauses.view import is_view_statement
+    with spinner(LOADING):
+        from transom.cli.adhoc_options import read_replay
+        from transom.sql.clauses.view import is_view_statement
 
     options = read_replay(
         path,
@@ -326,7 +332,8 @@ def replay(
         {"speed": speed, "delay": delay, "delays": delays, "burst": burst, "seed": seed, "start": start},
         option or [],
     )
-    from transom.cli import replay_command
+    with spinner(LOADING):
+        from transom.cli import replay_command
 
     views = [text for text in sql or [] if is_view_statement(text)]
     queries = replay_command.named_queries([text for text in sql or [] if text not in views], query or [])
@@ -340,11 +347,13 @@ def replay(
 @with_exit_codes
 def check_file(pipeline_file: PipelineFile) -> None:
     """Check a pipeline file without running it: its paths, tables, streams, views, queries and sinks."""
-    from transom.cli.pipeline import load_pipeline
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     pipeline = load_pipeline(pipeline_file)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.check_pipeline(pipeline)
 
@@ -362,11 +371,13 @@ def explain(
     master: Master = None,
 ) -> None:
     """Print the shared plan of a pipeline file's queries, without running them."""
-    from transom.cli.pipeline import load_pipeline
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     pipeline = on_master(load_pipeline(pipeline_file), master)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.print_plan(pipeline, form, verbose)
 
@@ -389,7 +400,8 @@ def demo(
     master: Master = None,
 ) -> None:
     """Replay real flights, with their delays, through dozens of queries, and serve the dashboard."""
-    from transom.cli.demo import run_demo
+    with spinner(LOADING):
+        from transom.cli.demo import run_demo
 
     run_demo(queries, days, keep_running, master)
 
