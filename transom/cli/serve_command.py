@@ -57,10 +57,10 @@ def serve(
     ] = False,
     master: Master = None,
 ) -> None:
-    """Serve a pipeline: its engine, an HTTP API and a dashboard in one process, until stopped.
+    """Run a pipeline file with an HTTP API and a dashboard, until Ctrl-C.
 
-    By default it listens on this machine only; any other address needs a token. With a checkpoint, queries
-    that users registered are still there after a restart. Ctrl-C and SIGTERM stop it cleanly.
+    It listens on this machine only, unless --host names another address; that needs a token.
+    If the file names a checkpoint, queries that users registered are still there after a restart.
     """
     with spinner(LOADING):
         from transom.cli.pipeline import load_pipeline
