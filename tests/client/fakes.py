@@ -94,6 +94,7 @@ def told_query(name: str, sql: str, **others: Any) -> dict[str, Any]:
         "paused": False,
         "description": "",
         "tags": [],
+        "units": {},
         "pending": False,
         "partial": False,
         "since": 1,

@@ -9,6 +9,7 @@ import typer
 
 from transom.api.conventions import DEFAULT_URL
 from transom.api.formats import ExportFormat, ResultKind
+from transom.api.unit_text import units_from_text
 from transom.cli.result_text import Format
 
 ServerUrl = Annotated[
@@ -142,17 +143,32 @@ def describe(
         typer.Option("--tag", metavar="TAG", help="a tag; all tags of the query are replaced; repeatable"),
     ] = None,
     no_tags: Annotated[bool, typer.Option("--no-tags", help="remove all tags")] = False,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unit",
+            metavar="COLUMN=UNIT",
+            help="the unit of a value, for charts; all units of the query are replaced; repeatable",
+        ),
+    ] = None,
+    no_units: Annotated[bool, typer.Option("--no-units", help="remove all units")] = False,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Set the description and the tags of a query; with the name alone, print them.
+    """Set the description, the tags and the units of a query; with the name alone, print them.
 
-    transom describe busy "sites with many bids" --tag bids --tag sites
+    transom describe busy "sites with many bids" --tag bids --tag sites --unit total=EUR
     """
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
-        remote_commands.describe_query(connection, name, description, tag, no_tags)
+        remote_commands.describe_query(
+            connection,
+            name,
+            description,
+            [] if no_tags else tag,
+            {} if no_units else None if unit is None else units_from_text(unit),
+        )
 
 
 def pause(
