@@ -27,7 +27,7 @@ from transom.cli.spinner import LOADING, spinner
 from transom.errors import SettingError, SQLError, TransomError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-HERE, REMOTE = "Commands that run queries", "Commands for a running server (transom serve)"
+LOCAL_PANEL, SERVER_PANEL = "Commands that run queries", "Commands for a running server (transom serve)"
 
 _debug = False  # set by --debug
 
@@ -109,7 +109,7 @@ def _per_stream(name: str, metavar: str) -> Any:
     return typer.Option(f"--{name.replace('_', '-')}", metavar=f"[STREAM=]{metavar}", help=HELP[name])
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def query(
     sql: Annotated[
@@ -227,7 +227,7 @@ def query(
         commands.run_to_end(pipeline, backend, form, out, full, late)
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def run(
     pipeline_file: PipelineFile,
@@ -272,10 +272,10 @@ def run(
     commands.run_pipeline(pipeline, drain, progress, lookup_every, form)
 
 
-app.command(rich_help_panel=HERE)(with_exit_codes(serve))
+app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(serve))
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def replay(
     path: Annotated[
@@ -370,7 +370,7 @@ def replay(
     )
 
 
-@app.command("check", rich_help_panel=HERE)
+@app.command("check", rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def check_file(pipeline_file: PipelineFile) -> None:
     """Find mistakes in a pipeline file without running it: in paths, streams, tables, views, queries and sinks."""
@@ -385,7 +385,7 @@ def check_file(pipeline_file: PipelineFile) -> None:
     commands.check_pipeline(pipeline)
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def explain(
     pipeline_file: PipelineFile,
@@ -412,7 +412,7 @@ def explain(
     commands.print_plan(pipeline, form, verbose)
 
 
-@app.command(rich_help_panel=HERE)
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def demo(
     queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="the number of queries")] = 52,
@@ -436,9 +436,9 @@ def demo(
     run_demo(queries, days, keep_running, master)
 
 
-app.command(rich_help_panel=HERE)(with_exit_codes(repair))
+app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(repair))
 for command in remote_options.COMMANDS:
-    app.command(rich_help_panel=REMOTE)(with_exit_codes(command))
+    app.command(rich_help_panel=SERVER_PANEL)(with_exit_codes(command))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -61,7 +61,7 @@ class Actions:
         self, name: str, to: str, description: str, tags: list[str], units: Mapping[str, str]
     ) -> QueryStatus:
         """Rename, describe and tag a query, and set the units of its values."""
-        return self._checked().change(name, to, description, tags, units=units)
+        return self._checked().change(name, to, description, tags, None, units)
 
     def pause(self, name: str) -> None:
         """Let a query take no part in batches until it is resumed."""

@@ -311,7 +311,7 @@ async def format_text(context: ReadContext, body: DraftText) -> FormattedQuery:
 
 
 @engine_router.get("/examples", tags=["queries"])
-async def example_queries(context: ReadContext) -> ExampleList:
+async def list_examples(context: ReadContext) -> ExampleList:
     """Queries over all streams that make sense for their rows, to begin with."""
     examples = await context.threads.slow(context.service.examples)
     return ExampleList(tuple(ExampleInfo(each.title, each.sql) for each in examples))

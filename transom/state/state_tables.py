@@ -41,7 +41,7 @@ REGISTERED_SCHEMA = pa.schema(
         "tags": pa.list_(pa.string()),
     }
 )
-UNITS = pa.field("units", pa.map_(pa.string(), pa.string()))  # a column only if a query has some
+UNITS_FIELD = pa.field("units", pa.map_(pa.string(), pa.string()))  # a column only if a query has some
 SELECTION_SCHEMA = pa.schema(
     {
         "id": pa.int64(),
@@ -100,14 +100,14 @@ def encode_registered(queries: Sequence[QueryRecord]) -> pa.Table:
     table = _table(columns, REGISTERED_SCHEMA)
     if not any(query.units for query in queries):
         return table
-    return table.append_column(UNITS, pa.array([query.units for query in queries], UNITS.type))
+    return table.append_column(UNITS_FIELD, pa.array([query.units for query in queries], UNITS_FIELD.type))
 
 
 def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
     """The registered queries of a table."""
     columns = [table[name].to_pylist() for name in REGISTERED_SCHEMA.names]
-    has_units = UNITS.name in table.column_names
-    columns.append(table[UNITS.name].to_pylist() if has_units else [()] * table.num_rows)
+    has_units = UNITS_FIELD.name in table.column_names
+    columns.append(table[UNITS_FIELD.name].to_pylist() if has_units else [()] * table.num_rows)
     return tuple(
         QueryRecord(
             name,
