@@ -1,13 +1,14 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short check audit format notebook venv java clean
+.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short docs docs-serve check audit format notebook venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 AUDIT := .venv-audit
+DOCS := .venv-docs
 ARGS ?=
 PAPERS := prodding timegram ordered-sharing promising promising-engine
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
@@ -97,6 +98,13 @@ reproduce-short: $(BENCH)/.ready ## the papers' experiments on short streams, an
 		$(BENCH)/bin/python -m reproduce $$paper --short --out $(BENCH)/reproduced $(ARGS) || exit; \
 	done
 
+# --quiet would hide warnings from --strict as well.
+docs: $(DOCS)/.ready ## the documentation as a site, in site/; a broken link or anchor fails
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
+
+docs-serve: $(DOCS)/.ready ## the site on this machine, built again when a page changes (ARGS="--dev-addr 127.0.0.1:8800")
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve --dev-addr 127.0.0.1:8711 $(ARGS)
+
 check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -104,7 +112,7 @@ check: $(READY) ## lint, format, types and the import contract
 	$(BIN)/lint-imports
 
 audit: ## known vulnerabilities of all pinned packages; says so if the advisories can't be read
-	@scripts/audit $(AUDIT) requirements.lock requirements-dev.lock requirements-bench.lock
+	@scripts/audit $(AUDIT) requirements.lock requirements-dev.lock requirements-bench.lock requirements-docs.lock
 
 format: $(READY) ## rewrite the code as the formatter wants it
 	$(BIN)/ruff check --fix .
@@ -128,7 +136,11 @@ $(BENCH)/.ready: requirements.lock requirements-dev.lock requirements-bench.lock
 	@scripts/make-venv $(BENCH) requirements-bench.lock
 	@touch $@
 
+$(DOCS)/.ready: requirements-docs.lock scripts/make-venv
+	@scripts/make-venv $(DOCS) requirements-docs.lock
+	@touch $@
+
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) $(BENCH) $(AUDIT) build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) $(BENCH) $(AUDIT) $(DOCS) site build dist *.egg-info spark-warehouse metastore_db derby.log artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,9 @@ import inspect
 import io
 import re
 import shlex
+import tomllib
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import transom
 from tests.engine_factory import EngineFactory
 from transom.cli.main import app
 from transom.cli.settings_table import KIND_TEXTS, SETTING_SECTIONS, markdown
@@ -22,6 +25,14 @@ ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 FENCE = re.compile(r"^```(python|sh)\n((?:(?!```).*\n)*)```\n```text\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+
+ERRORS_OF_SERVERS = [
+    ("transom.api.errors", "NotFound"),
+    ("transom.api.errors", "LimitError"),
+    ("transom.client.connection_errors", "ServerError"),
+    ("transom.client.connection_errors", "Unreachable"),
+    ("transom.client.connection_errors", "Refused"),
+]
 
 
 def examples(path: Path) -> list[tuple[str, str, str]]:
@@ -46,7 +57,8 @@ def run_shell(line: str) -> str:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"]
+    "name",
+    ["README.md", "docs/examples.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"],
 )
 def test_examples_print_what_the_document_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -85,9 +97,11 @@ def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
         assert run_python(code, {}) == expected, code
 
 
-def test_the_readme_shows_the_examples() -> None:
-    shown = [code for language, code, _ in examples(ROOT / "README.md") if language == "python"]
+def test_the_documents_show_the_examples() -> None:
+    documents = [ROOT / "README.md", ROOT / "docs/examples.md"]
+    shown = [code for path in documents for language, code, _ in examples(path) if language == "python"]
     names = ["quickstart.py", "window_sql.py", "early.py", "on_demand.py", "promising.py"]
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(names)
     for code, name in zip(shown, names, strict=True):
         source = (ROOT / "examples" / name).read_text()
         assert code == source[source.index("import transom") :]
@@ -144,6 +158,53 @@ def test_the_python_interface_is_in_the_reference() -> None:
         assert name == "self" or f"`{name}`" in text, name
     for name in inspect.signature(Engine.stream).parameters:
         assert name == "self" or f"`{name}`" in text, name
+
+
+def documented_classes() -> list[type]:
+    from transom.client.connection import Server
+    from transom.client.remote_query import RemoteQuery
+    from transom.runtime.handles import Feed, QueryHandle
+
+    return [transom.Engine, QueryHandle, Feed, Server, RemoteQuery]
+
+
+def test_the_page_of_docstrings_has_every_public_name() -> None:
+    text = (ROOT / "docs/reference/docstrings.md").read_text()
+    shown = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    public = {f"transom.{name}" for name in transom.__all__ if name != "__version__"}
+    classes = {f"{each.__module__}.{each.__name__}" for each in documented_classes()[1:]}
+    errors = {f"{module}.{name}" for module, name in ERRORS_OF_SERVERS}
+    assert shown == public | classes | errors
+    for name in shown:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(import_module(module), attribute).__doc__, name
+
+
+@pytest.mark.parametrize("owner", documented_classes(), ids=lambda owner: owner.__name__)
+def test_every_public_member_has_a_docstring(owner: type) -> None:
+    members = {name: member for part in owner.__mro__[:-1] for name, member in vars(part).items()}
+    bare = [name for name, member in members.items() if not name.startswith("_") and not member.__doc__]
+    assert bare == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r"^ +- .*: (\S+(?:\.md|/))$", text.partition("\nnav:\n")[2], re.MULTILINE)
+    folders = tuple(target for target in listed if target.endswith("/"))
+    pages = [str(page.relative_to(ROOT / "docs")) for page in DOCS[1:]]
+    generated = ["changelog.md", "index.md", "security.md"]
+    assert sorted(target for target in listed if target not in folders) == sorted(
+        [page for page in pages if not page.startswith(folders)] + generated
+    )
+
+
+def test_the_version_is_the_same_everywhere_and_has_a_section_of_the_changelog() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == transom.__version__
+    assert f'"version":"{transom.__version__}"' in (ROOT / "docs/reference/api.md").read_text()
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(transom.__version__)} \(\d{{4}}-\d\d-\d\d\)", headings[1])
 
 
 @pytest.mark.parametrize("document", DOCS, ids=[str(document.relative_to(ROOT)) for document in DOCS])

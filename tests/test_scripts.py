@@ -123,7 +123,12 @@ def test_an_audit_fails_only_if_a_package_is_vulnerable(
 
 
 def test_the_locks_pin_everything_and_name_no_registry() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
+    for name in (
+        "requirements.lock",
+        "requirements-dev.lock",
+        "requirements-audit.lock",
+        "requirements-docs.lock",
+    ):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
         assert all("==" in line or line == "-r requirements.lock" for line in lines), name
         assert not any("://" in line for line in lines), name

@@ -329,11 +329,12 @@ class Pause:
 
 @dataclass(frozen=True)
 class Describe:
-    """A query gets a description and tags, in place of those that it has."""
+    """A query gets a description, tags, and units of its columns, in place of those that it has."""
 
     name: str
     description: str = ""
     tags: tuple[str, ...] = ()
+    units: tuple[tuple[str, str], ...] = ()  # column and unit
 
 
 @dataclass(frozen=True)

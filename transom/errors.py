@@ -53,10 +53,13 @@ class CostError(TransomError, ValueError):
 class SQLError(TransomError, ValueError):
     """A query's text is wrong at a place that can be pointed at.
 
+    ```pycon
     >>> print(SQLError("unknown column prise", "SELECT sum(prise) FROM bids", 11, 16))
     unknown column prise
       SELECT sum(prise) FROM bids
                  ^^^^^
+
+    ```
     """
 
     def __init__(self, message: str, text: str = "", start: int | None = None, end: int | None = None):

@@ -21,6 +21,7 @@ START = datetime(2013, 1, 1, 12)
 CITIES = ("Oslo", "Rome", "Bonn", "Lima", "Cairo", "Quito", "Paris")
 MISSING = range(20, 25)  # minutes without bids
 MINUTES = 70
+SLIDER_MARGIN = 44  # beside the zoom slider
 ORDERS = "city string, price double, wait_ms double, ts timestamp"
 MINUTE = "[RANGE 1 minute SLIDE 1 minute]"
 QUERIES = {
@@ -335,3 +336,74 @@ def test_an_edit_of_having_moves_the_line(page: Page, shop: Shop) -> None:
     shop.feed.push(minute_of_orders(MINUTES + 3))
     expect(chart(page).locator("text", has_text="HAVING n > 4")).to_be_visible()
     expect(chart(page).locator("text", has_text="HAVING n > 3")).to_have_count(0)
+
+
+class Slider:
+    """The zoom slider of a chart; places are parts of its width."""
+
+    def __init__(self, page: Page):
+        self.page = page
+        expect(chart(page)).to_have_attribute("data-final", "60")
+        box = chart(page).bounding_box()
+        assert box is not None
+        self.left, self.width = box["x"] + SLIDER_MARGIN, box["width"] - 2 * SLIDER_MARGIN
+        self.y = box["y"] + box["height"] - 15
+
+    def press(self, at: float) -> None:
+        self.move(at)
+        self.page.mouse.down()
+
+    def move(self, to: float) -> None:
+        self.page.mouse.move(self.left + self.width * to, self.y, steps=6)
+
+    def drag(self, start: float, end: float) -> None:
+        self.press(start)
+        self.move(end)
+        self.page.mouse.up()
+
+    def shown(self) -> tuple[float, float]:
+        """The part of the time that the chart shows."""
+        zoom = chart_option(self.page)["dataZoom"][1]
+        return zoom["start"] / 100, zoom["end"] / 100
+
+
+def newest_point(page: Page) -> float:
+    """The place of the last point of the chart's first line on the time axis."""
+    return float(chart_option(page)["series"][0]["data"][-1]["value"][0])
+
+
+def test_the_handles_and_the_part_between_them_can_be_dragged(page: Page) -> None:
+    opened(page, "/query/orders")
+    slider = Slider(page)
+    slider.drag(0, 0.3)
+    assert slider.shown() == pytest.approx((0.3, 1), abs=0.02)
+    slider.drag(1, 0.7)
+    assert slider.shown() == pytest.approx((0.3, 0.7), abs=0.02)
+    slider.drag(0.5, 0.7)  # the part that is shown moves
+    assert slider.shown() == pytest.approx((0.5, 0.9), abs=0.02)
+    slider.drag(0.6, 0.1)  # not beyond the end
+    assert slider.shown() == pytest.approx((0, 0.4), abs=0.02)
+    expect(page.get_by_test_id("reset-zoom")).to_be_visible()
+
+
+def test_results_that_arrive_do_not_disturb_a_drag(page: Page, shop: Shop) -> None:
+    opened(page, "/query/orders")
+    slider = Slider(page)
+    last = shop.engine.query("orders").results()["window_end"].to_pylist()[-1]
+    minute = (last.hour * 60 + last.minute) - 12 * 60
+    before = shop.engine.query("orders").results().num_rows
+    slider.press(0)
+    newest = newest_point(page)
+    for step in (1, 2):
+        slider.move(step / 10)
+        shop.feed.push(minute_of_orders(minute + step))
+        expect(page.get_by_test_id("facts")).to_contain_text(str(before + step - 1))
+        page.wait_for_timeout(1500)  # longer than it takes to refresh the chart
+        assert slider.shown() == pytest.approx((step / 10, 1), abs=0.02), step
+    assert newest_point(page) == newest
+    slider.move(0.6)
+    page.mouse.up()
+    expect(page.get_by_test_id("reset-zoom")).to_be_visible()
+    page.wait_for_timeout(1500)
+    assert slider.shown() == pytest.approx((0.6, 1), abs=0.02)
+    assert newest_point(page) > newest, "what has arrived is drawn after the drag"

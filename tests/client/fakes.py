@@ -45,7 +45,7 @@ BIDS = {
 STATUS = {
     "state": "running",
     "failure": None,
-    "version": "0.1.0",
+    "version": "0.2.0",
     "uptime": 12.5,
     "batch": 7,
     "batch_seconds": 0.25,
@@ -94,6 +94,7 @@ def told_query(name: str, sql: str, **others: Any) -> dict[str, Any]:
         "paused": False,
         "description": "",
         "tags": [],
+        "units": {},
         "pending": False,
         "partial": False,
         "since": 1,

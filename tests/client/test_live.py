@@ -68,6 +68,22 @@ def running(make_engine: EngineFactory, tmp_path: Path) -> Iterator[Running]:
     found.stop()
 
 
+def test_a_client_helps_to_write_queries(running: Running) -> None:
+    running.push(0, "1.25", "2.50")
+    answer = running.client.complete("SELECT pirce FROM bids", 12)
+    assert [(each.label, each.kind) for each in answer.candidates] == [("price", "column")]
+    assert (answer.start, answer.end) == (7, 12)
+    assert running.client.complete("SELECT pri").end == 10
+    assert running.client.format("select 1 n from bids") == "SELECT 1 n\nFROM bids"
+    with pytest.raises(SQLError, match="the quote is not closed") as raised:
+        running.client.format("SELECT 'a")
+    assert raised.value.start == 7
+    examples = running.client.examples()
+    assert len({example.title for example in examples}) == len(examples) > 1
+    for example in examples:
+        assert running.client.check(example.sql).streams == ("bids",)
+
+
 def test_results_equal_the_engine_s(running: Running) -> None:
     query = running.client.register(COUNT, "per site & hour, 100 %")
     running.push(0, "1.25", "2.50")

@@ -112,6 +112,7 @@ def query(name: str, **more: Any) -> QueryStatus:
         False,
         "",
         (),
+        {},
         False,
         False,
         1,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import logging
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -98,7 +101,7 @@ def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, f
     engine.step()
     engine.drain()
     rows = written(tmp_path / "out", format)
-    rows = sorted(rows, key=lambda row: (row["query"], "1" not in str(row["keys"])))
+    rows = sorted(rows, key=lambda row: (row["query"], "1" not in str(row.get("keys"))))
     assert [(row["query"], row["kind"], int(row["rows"]), int(row["batch"])) for row in rows] == [
         ("fees", "final", 1, 2),
         ("fees", "final", 1, 2),
@@ -113,6 +116,10 @@ def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, f
             {"p": 1.5},
         ]
     else:
+        if format == "json":  # each row says only what it has
+            assert {"keys", "texts", "window_start", "window_end"}.isdisjoint(rows[2])
+            assert all({"window_from", "window_to"}.isdisjoint(row) for row in rows[:2])
+            rows[2] |= {"keys": {}, "texts": {}}
         assert [dict(row["keys"]) for row in rows] == [{"site": "1"}, {"site": None}, {}]
         assert [dict(row["values"]) for row in rows] == [{"fees": 2.25}, {"fees": None}, {"p": 1.5}]
         assert [dict(row["texts"]) for row in rows] == [
@@ -123,6 +130,54 @@ def test_all_results_in_one_schema(make_engine: EngineFactory, tmp_path: Path, f
     assert all("12:01" in str(row["window_end"]) for row in rows[:2])
     assert rows[2].get("window_end") in (None, "")
     assert (int(rows[2]["window_from"]), int(rows[2]["window_to"])) == (0, 2)
+
+
+@ON_BOTH
+def test_json_files_leave_out_nulls_unless_they_are_wanted(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register("SELECT max(price) AS top FROM bids [RANGE 1 minute SLIDE 1 minute]")
+    query.sink("json", path=str(tmp_path / "short"))
+    query.sink("json", path=str(tmp_path / "full"), ignoreNullFields=False)
+    feed.push(bids((1, None, "12:00")))
+    engine.drain()
+    (short,), (full,) = written(tmp_path / "short", "json"), written(tmp_path / "full", "json")
+    assert "top" not in short and full["top"] is None
+    assert short.keys() == full.keys() - {"top"}
+
+
+@ON_BOTH
+@pytest.mark.parametrize("format", ["json", "csv"])
+@pytest.mark.parametrize(
+    "compression, ending, opened", [("gzip", "gz", gzip.open), ("bzip2", "bz2", bz2.open)]
+)
+def test_text_files_can_be_compressed(
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    format: str,
+    compression: str,
+    ending: str,
+    opened: Callable[..., Any],
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register(PER_MINUTE)
+    query.sink(format, path=str(tmp_path / "plain"))
+    query.sink(format, path=str(tmp_path / "packed"), compression=compression)
+    feed.push(bids((1, 1.0, "12:00")))
+    engine.drain()
+    (plain,) = (tmp_path / "plain").rglob(f"*.{format}")
+    (packed,) = (tmp_path / "packed").rglob(f"*.{format}.{ending}")
+    with opened(packed, "rt", encoding="utf-8") as file:
+        assert file.read() == plain.read_text(encoding="utf-8") != ""
+
+
+def test_a_compression_that_the_local_backend_lacks_is_refused(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
+    with pytest.raises(transom.SettingError, match=r"has no gzp; did you mean gzip\?"):
+        engine.sink("json", path=str(tmp_path / "out"), compression="gzp")
 
 
 def test_an_expression_over_keys_is_a_value_in_the_one_schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import answers, bids, bids_engine, committed, written
+from tests.runtime.engine_helpers import PER_MINUTE, answers, bids, bids_engine, committed, written
 from tests.runtime.preference_helpers import JOIN, sale, stores
 from transom.errors import SettingError, SQLError, StateError
 from transom.runtime.loop import BatchLoop
@@ -453,6 +454,46 @@ def test_descriptions_and_tags_stay_with_a_query(make_engine: EngineFactory, tmp
     engine, _ = bids_engine(make_engine, tmp_path)
     rule = engine.query("dear")
     assert (rule.description, rule.tags) == ("how often a site bids", ())
+
+
+def test_units_stay_with_a_query(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    rule, other = engine.register(COUNTED, "rule"), engine.register(PER_MINUTE, "other")
+    rule.describe(units={"n": " bids "})
+    assert (rule.units, other.units, rule.description) == ({"n": "bids"}, {}, "")
+    push(engine, feed, (1, 1.0, "12:00:10"))
+    rule.describe("how often a site bids")
+    rule.edit(OFTEN)
+    rule.rename("often")
+    engine.step()
+    engine.stop()
+    engine, _ = bids_engine(make_engine, tmp_path)
+    rule = engine.query("often")
+    assert (rule.units, engine.query("other").units) == ({"n": "bids"}, {})
+    rule.describe(units={})
+    engine.step()
+    assert rule.units == {} and rule.description == "how often a site bids"
+
+
+@pytest.mark.parametrize(
+    ("units", "message"),
+    [
+        ({"m": "bids"}, "the query has no value named m; its values are n"),
+        ({"site": "id"}, "the query has no value named site"),
+        ({"n": "x" * 21}, "not a unit of n"),
+        ({"n": "a\nb"}, "not a unit of n"),
+        ({"n": 3}, "not a unit of n: '3'"),
+        (["n"], "units are a mapping from column to unit"),
+    ],
+)
+def test_what_is_no_unit_is_refused(
+    make_engine: EngineFactory, tmp_path: Path, units: Any, message: str
+) -> None:
+    engine, _ = bids_engine(make_engine, tmp_path)
+    rule = engine.register(COUNTED, "rule")
+    with pytest.raises(SettingError, match=re.escape(message)):
+        rule.describe(units=units)
+    assert rule.units == {}
 
 
 @pytest.mark.parametrize("tags", ["bids", [""], ["a,b"], ["x" * 61], [str(i) for i in range(21)]])

@@ -62,3 +62,17 @@ def test_sessions_have_no_slide(service: Service) -> None:
     assert (
         hints(service, "SELECT site, count(*) AS n FROM bids [SESSION 1 minute] GROUP BY site").slide is None
     )
+
+
+def test_units_that_a_user_set_take_the_place_of_those_of_names(service: Service) -> None:
+    service.register(f"SELECT avg(price) AS mean, max(price) AS top_ms FROM bids {WINDOW}", "q")
+    assert {name: hint.unit for name, hint in service.chart_hints("q").values.items()} == {
+        "mean": "",
+        "top_ms": "ms",
+    }
+    service.change("q", units={"mean": "EUR", "top_ms": ""})
+    assert {name: hint.unit for name, hint in service.chart_hints("q").values.items()} == {
+        "mean": "EUR",
+        "top_ms": "",
+    }
+    assert service.query("q").units == {"mean": "EUR", "top_ms": ""}

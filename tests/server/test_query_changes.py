@@ -15,7 +15,7 @@ from tests.runtime.engine_helpers import bids
 from tests.server.server_helpers import Backend, backend, error
 from transom.cli.main import app
 from transom.client.connection import Server
-from transom.errors import StateError
+from transom.errors import SettingError, StateError
 
 COUNTED = "SELECT site, count(*) AS n FROM bids [RANGE 2 minutes SLIDE 1 minute] GROUP BY site"
 OFTEN = f"{COUNTED} HAVING count(*) > :least"
@@ -131,10 +131,13 @@ def test_the_client_changes_queries(back: Backend, server: Server) -> None:
     query = server.query("rule")
     edited = query.edit(COUNTED.replace("GROUP", "WHERE price > :low GROUP"), parameters={"low": 5})
     assert (edited.kept, edited.changed) == (False, ("WHERE",))
-    query.describe("dear bids", ["bids"])
+    query.describe("dear bids", ["bids"], {"n": "bids"})
+    with pytest.raises(SettingError, match="no value named m"):
+        query.describe("changed", units={"m": "bids"})
     query.pause()
     query.rename("dear")
     assert (query.name, query.paused, query.description, query.tags) == ("dear", True, "dear bids", ("bids",))
+    assert query.units == {"n": "bids"}
     back.engine.step()
     assert query.status().paused
     query.resume()
@@ -162,6 +165,11 @@ def test_the_shell_changes_queries(back: Backend, tmp_path: Path) -> None:
     assert shell(back, "describe", "rule", "bids of a site", "--tag", "bids", "--tag", "sites").exit_code == 0
     assert shell(back, "describe", "rule").stdout == "bids of a site\ntags: bids, sites\n"
     assert shell(back, "describe", "rule", "--no-tags").exit_code == 0
+    assert shell(back, "describe", "rule").stdout == "bids of a site\ntags: none\n"
+    assert shell(back, "describe", "rule", "--unit", "n=bids").exit_code == 0
+    assert shell(back, "describe", "rule").stdout == "bids of a site\ntags: none\nunits: n=bids\n"
+    assert "such as total=EUR" in shell(back, "describe", "rule", "--unit", "bids").stderr
+    assert shell(back, "describe", "rule", "--no-units").exit_code == 0
     assert shell(back, "describe", "rule").stdout == "bids of a site\ntags: none\n"
     assert shell(back, "pause", "rule").exit_code == 0
     assert "paused" in shell(back, "ps").stdout

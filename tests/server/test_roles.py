@@ -35,6 +35,7 @@ ROLES: dict[tuple[str, str], Role | None] = {
     ("GET", f"{STREAM}/sample"): Role.READ,
     ("POST", "/api/complete"): Role.READ,
     ("POST", "/api/format"): Role.READ,
+    ("GET", "/api/examples"): Role.READ,
     ("GET", "/api/streams"): Role.READ,
     ("GET", STREAM): Role.READ,
     ("GET", f"{STREAM}/late"): Role.READ,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,14 @@ def test_a_record_is_stored_by_field_names() -> None:
 def test_a_record_comes_back(record: CommitRecord) -> None:
     queries = decode_registered(encode_registered(record.queries))
     assert CommitRecord.from_json(json.loads(json.dumps(record.to_json())), queries) == record
+
+
+def test_units_are_a_column_only_if_a_query_has_some() -> None:
+    with_units = replace(RECORD.queries[1], units=(("total", "EUR"), ("delay", "min")))
+    queries = (RECORD.queries[0], with_units)
+    assert "units" not in encode_registered(RECORD.queries).column_names
+    assert encode_registered(queries)["units"].to_pylist() == [[], [("total", "EUR"), ("delay", "min")]]
+    assert decode_registered(encode_registered(queries)) == queries
 
 
 def test_the_same_settings_are_accepted() -> None:

@@ -124,6 +124,10 @@ ELEMENTS: dict[str, tuple[Control, dict[str, Any]]] = {
         Describe("q", "what sold", ("a", "b")),
         {"control": "describe", "name": "q", "description": "what sold", "tags": ["a", "b"]},
     ),
+    "describe with units": (
+        Describe("q", "", (), (("total", "EUR"),)),
+        {"control": "describe", "name": "q", "description": "", "tags": [], "units": {"total": "EUR"}},
+    ),
     "drop": (Drop("q"), {"control": "drop", "name": "q"}),
     "create summary": (
         Summarize("s", "CREATE SUMMARY s"),

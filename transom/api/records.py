@@ -324,6 +324,7 @@ class QueryStatus:
     ]
     description: Annotated[str, _text("what it is for, in a user's words")]
     tags: tuple[str, ...]
+    units: Annotated[dict[str, str], _text("units of values that a user set for charts, by column")]
     pending: Annotated[bool, _text("whether it joins with the next batch")]
     partial: Annotated[bool, _text("whether it reports windows that it saw only in part")]
     since: Annotated[int | None, _text("the batch that it joined with")]
@@ -433,6 +434,21 @@ class FormattedQuery:
     """A query's text in the usual form."""
 
     sql: str
+
+
+@dataclass(frozen=True)
+class ExampleInfo:
+    """A query that makes sense for the rows of a stream."""
+
+    title: Annotated[str, Field(description="what it answers", examples=["Average price by site"])]
+    sql: str
+
+
+@dataclass(frozen=True)
+class ExampleList:
+    """Example queries over all streams."""
+
+    examples: tuple[ExampleInfo, ...]
 
 
 @dataclass(frozen=True)

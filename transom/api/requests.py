@@ -91,6 +91,11 @@ class QueryChange(RequestBody):
     tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = (
         Field(None, description="its tags, in place of those that it has", examples=[["fraud", "cards"]])
     )
+    units: dict[str, Annotated[str, Field(max_length=20)]] | None = Field(
+        None,
+        description="units of its values for charts, by column, in place of those that it has; empty: none is shown",
+        examples=[{"total": "EUR"}],
+    )
     paused: bool | None = Field(None, description="whether it takes no part in batches")
 
 

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Iterator
 
-from rich.console import Console
-
 from transom.backends.secrets import with_secrets
 from transom.cli.pipeline import Pipeline, Settings
+from transom.cli.spinner import spinner
 from transom.errors import SettingError, SQLError
 from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
@@ -47,12 +46,11 @@ def open_engine(settings: Settings) -> Engine:
 @contextmanager
 def built_engine(pipeline: Pipeline, keep: bool = False) -> Iterator[Engine]:
     """An engine with everything that the pipeline declares; it is stopped at the end of the block."""
-    console = Console(stderr=True)
     starting = "the engine" if pipeline.engine.get("backend", "spark") != "spark" else "Spark"
-    with console.status(f"Starting {starting} ..."):
+    with spinner(f"Starting {starting}"):
         engine = open_engine(pipeline.engine)
     try:
-        with console.status(f"Registering {counted(len(pipeline.queries), 'query', 'queries')} ..."):
+        with spinner(f"Registering {counted(len(pipeline.queries), 'query', 'queries')}"):
             declare_pipeline(engine, pipeline, keep)
         yield engine
     finally:

@@ -23,6 +23,7 @@ from transom.cli.lookups import PeriodicLookups, final_answer
 from transom.cli.pipeline import Pipeline
 from transom.cli.result_text import Format, default_format, write_results
 from transom.cli.small_input import adhoc_engine, check_before_start, planning_engine
+from transom.cli.spinner import spinner
 from transom.errors import SettingError
 from transom.plan.explain.promising_text import coverage_text
 from transom.plan.explain.text_parts import counted
@@ -47,7 +48,7 @@ def run_to_end(
     started = monotonic()
     with adhoc_engine(pipeline, choice) as engine:
         queries = {name: engine.query(name) for name in pipeline.queries}
-        with console.status("running ..."):
+        with spinner("Running the queries"):
             engine.drain()
         results = {name: final_answer(each, full, form) for name, each in queries.items()}
         if out is None:

@@ -24,22 +24,25 @@ from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on
 from transom.cli.repair_command import repair
 from transom.cli.result_text import Format
 from transom.cli.serve_command import serve
+from transom.cli.spinner import LOADING, spinner
 from transom.errors import SettingError, SQLError, TransomError
 from transom.extras import extra_needed
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+LOCAL_PANEL, SERVER_PANEL = "Commands that run queries", "Commands for a running server (transom serve)"
 
 _debug = False  # set by --debug
 
 app = typer.Typer(
     name="transom",
-    help="Many standing window-aggregate SQL queries over one stream, answered in a single pass, on Spark.",
+    help="Many standing window-aggregate SQL queries over one stream, answered in a single pass, on Spark. "
+    "Begin with `transom demo`, or with `transom query` over a file.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, or stopped on request; 1 failed while running; 2 wrong usage, SQL or pipeline "
-    "file; 130 interrupted.",
+    epilog="Exit codes: 0 finished, or stopped by Ctrl-C or SIGTERM where a command runs until then; 1 failed; "
+    "2 wrong usage, SQL or pipeline file, nothing was run; 130 interrupted.",
 )
 
 
@@ -100,7 +103,9 @@ def _silence_stdout() -> None:
 
 SummaryStatements = Annotated[
     list[str] | None,
-    typer.Option("--summary", metavar="SQL", help="CREATE SUMMARY, for queries WITH PREFERENCE; repeatable"),
+    typer.Option(
+        "--summary", metavar="SQL", help="a CREATE SUMMARY statement, for queries WITH PREFERENCE; repeatable"
+    ),
 ]
 
 
@@ -109,20 +114,30 @@ def _per_stream(name: str, metavar: str) -> Any:
     return typer.Option(f"--{name.replace('_', '-')}", metavar=f"[STREAM=]{metavar}", help=HELP[name])
 
 
-@app.command()
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def query(
-    sql: Annotated[list[str] | None, typer.Argument(metavar="SQL", help="one or more queries")] = None,
+    sql: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SQL", help="the queries, each in quotes; several share one pass"),
+    ] = None,
     sql_file: Annotated[
         list[Path] | None,
-        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;"),
+        typer.Option("--sql-file", metavar="FILE", help="a file with queries, separated by semicolons"),
     ] = None,
     streams: Annotated[
         list[str] | None,
-        typer.Option("--from", metavar="STREAM=PATH", help="a stream, from a file or directory"),
+        typer.Option(
+            "--from",
+            metavar="STREAM=PATH",
+            help="a stream: its name in queries, and a file, a directory or a pattern with *",
+        ),
     ] = None,
     tables: Annotated[
-        list[str] | None, typer.Option("--table", metavar="TABLE=PATH", help="a static table to join with")
+        list[str] | None,
+        typer.Option(
+            "--table", metavar="TABLE=PATH", help="a static table that queries can join: its name, and a file"
+        ),
     ] = None,
     summary: SummaryStatements = None,
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
@@ -167,8 +182,8 @@ def query(
         BackendChoice,
         typer.Option(
             "--backend",
-            help="where to run: auto reads small files in this process, without starting Spark, if the answers "
-            "are the same",
+            help="local: in this process, without Spark, which starts faster; auto: local for small files if the "
+            "answers are the same, otherwise spark",
         ),
     ] = BackendChoice.AUTO,
     master: Master = None,
@@ -176,14 +191,16 @@ def query(
         bool, typer.Option("--explain", help="print the plan of the queries instead of running them")
     ] = False,
 ) -> None:
-    """Run queries over files to the end of the input and print the results.
+    """Run queries over files and print the results.
 
-    An on-demand query (without SLIDE) is looked up once, at the end.
+    Options with [STREAM=] hold for all streams, or for one: --time ts --time asks=asked_at.
+    A query without SLIDE is looked up once, at the end of the input.
 
     transom query "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
     --from bids=bids.json --time ts --slack '30 seconds'
     """
-    from transom.cli.adhoc_options import read_adhoc
+    with spinner(LOADING):
+        from transom.cli.adhoc_options import read_adhoc
 
     per_stream = {
         "time": time,
@@ -205,8 +222,9 @@ def query(
         master,
         summary or [],
     )
-    # Importing Spark takes seconds, so usage errors are reported before that.
-    from transom.cli import commands
+    # This takes half a second more, so usage errors are reported before.
+    with spinner(LOADING):
+        from transom.cli import commands
 
     if explain:
         commands.print_adhoc_plan(pipeline, backend)
@@ -214,14 +232,14 @@ def query(
         commands.run_to_end(pipeline, backend, form, out, full, late)
 
 
-@app.command()
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def run(
     pipeline_file: PipelineFile,
     master: Master = None,
     drain: Annotated[
         bool,
-        typer.Option("--drain", help="process the available input and stop, instead of waiting for more"),
+        typer.Option("--drain", help="stop at the end of the input, instead of waiting for more"),
     ] = False,
     progress: Annotated[
         bool, typer.Option("--progress/--no-progress", help="show progress on stderr while running")
@@ -231,7 +249,7 @@ def run(
         typer.Option(
             "--lookup-every",
             metavar="DURATION",
-            help="look up on-demand queries at this interval, not only at the end",
+            help="look up queries without SLIDE at this interval, too, and not only at the end",
         ),
     ] = None,
     form: Annotated[
@@ -241,32 +259,41 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run the streams, tables, queries and sinks of a pipeline file until stopped.
+    """Run the streams, tables, queries and sinks of a pipeline file until Ctrl-C.
 
-    Ctrl-C and SIGTERM stop it after the current batch; with a checkpoint, the next run continues there.
-    On-demand queries (without SLIDE) are looked up at the end, and their answers printed.
+    Ctrl-C and SIGTERM stop it after the current batch.
+    If the file names a checkpoint, the next run continues there.
+    Queries without SLIDE are looked up at the end, and their answers are printed.
     """
-    from transom.cli.pipeline import load_pipeline
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     interval_seconds(lookup_every)  # raises if it is wrong, before Spark is started
     pipeline = on_master(load_pipeline(pipeline_file), master)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.run_pipeline(pipeline, drain, progress, lookup_every, form)
 
 
-app.command()(with_exit_codes(serve))
+app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(serve))
 
 
-@app.command()
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def replay(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="the recording: a file, directory or pattern")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="the recording: a file, a directory or a pattern with *")
+    ],
     time: Annotated[str, typer.Option("--time", metavar="COLUMN", help=HELP["time"])],
     sql: Annotated[
         list[str] | None,
-        typer.Option("--sql", metavar="SQL", help="a query, or CREATE VIEW; several are called q1, q2, ..."),
+        typer.Option(
+            "--sql",
+            metavar="SQL",
+            help="a query, or a CREATE VIEW statement; queries are named q1, q2, ...; repeatable",
+        ),
     ] = None,
     query: Annotated[
         list[str] | None, typer.Option("--query", metavar="NAME=SQL", help="a query with a name; repeatable")
@@ -279,7 +306,7 @@ def replay(
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option("--speed", metavar="FACTOR", help="the speed, relative to the recording")
+        float, typer.Option("--speed", metavar="FACTOR", help="how many times faster than recorded")
     ] = 1.0,
     delay: Annotated[
         str | None,
@@ -287,19 +314,24 @@ def replay(
     ] = None,
     delays: Annotated[
         str,
-        typer.Option("--delays", metavar="KIND", help="uniform, or exponential with the delay as its mean"),
+        typer.Option(
+            "--delays",
+            metavar="KIND",
+            help="how --delay is drawn: uniform, or exponential with --delay as the mean",
+        ),
     ] = "uniform",
     burst: Annotated[
         tuple[str, str] | None,
         typer.Option(
             "--burst",
             metavar="EVERY FOR",
-            help="of every EVERY, hold the rows of the last FOR and deliver them at once",
+            help="two durations: hold back the last FOR of each EVERY, and deliver it at once",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="the seed of the random delays")] = 0,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="TIME", help="skip what was recorded before")
+        str | None,
+        typer.Option("--start", metavar="TIME", help="leave out rows that were recorded before this time"),
     ] = None,
     slack: Annotated[str, typer.Option("--slack", metavar="DURATION", help=HELP["slack"])] = "0 seconds",
     schema: Annotated[str | None, typer.Option("--schema", metavar="COLUMNS", help=HELP["schema"])] = None,
@@ -317,13 +349,14 @@ def replay(
     ] = False,
     master: Master = None,
 ) -> None:
-    """Deliver a recording by its timestamps, and print early and final results as they are made.
+    """Play a recorded stream at the pace of its timestamps, or faster, and print results as they are made.
 
     transom replay bids.json --time ts --speed 60
     --sql "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EARLY AT 50% OF SLIDE"
     """
-    from transom.cli.adhoc_options import read_replay
-    from transom.sql.clauses.view import is_view_statement
+    with spinner(LOADING):
+        from transom.cli.adhoc_options import read_replay
+        from transom.sql.clauses.view import is_view_statement
 
     options = read_replay(
         path,
@@ -331,7 +364,8 @@ def replay(
         {"speed": speed, "delay": delay, "delays": delays, "burst": burst, "seed": seed, "start": start},
         option or [],
     )
-    from transom.cli import replay_command
+    with spinner(LOADING):
+        from transom.cli import replay_command
 
     views = [text for text in sql or [] if is_view_statement(text)]
     queries = replay_command.named_queries([text for text in sql or [] if text not in views], query or [])
@@ -341,20 +375,22 @@ def replay(
     )
 
 
-@app.command("check")
+@app.command("check", rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def check_file(pipeline_file: PipelineFile) -> None:
-    """Check a pipeline file without running it: its paths, tables, streams, views, queries and sinks."""
-    from transom.cli.pipeline import load_pipeline
+    """Find mistakes in a pipeline file without running it: in paths, streams, tables, views, queries and sinks."""
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     pipeline = load_pipeline(pipeline_file)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.check_pipeline(pipeline)
 
 
-@app.command()
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def explain(
     pipeline_file: PipelineFile,
@@ -362,21 +398,26 @@ def explain(
         PlanFormat, typer.Option("--format", help="text for people, JSON for programs, or a Mermaid diagram")
     ] = PlanFormat.TEXT,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="show every family, selection and query")
+        bool,
+        typer.Option(
+            "--verbose", help="also show every family, selection and query, and the decisions of each pass"
+        ),
     ] = False,
     master: Master = None,
 ) -> None:
-    """Print the shared plan of a pipeline file's queries, without running them."""
-    from transom.cli.pipeline import load_pipeline
+    """Print how the queries of a pipeline file would be computed, and what they share."""
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
 
     pipeline = on_master(load_pipeline(pipeline_file), master)
 
-    from transom.cli import commands
+    with spinner(LOADING):
+        from transom.cli import commands
 
     commands.print_plan(pipeline, form, verbose)
 
 
-@app.command()
+@app.command(rich_help_panel=LOCAL_PANEL)
 @with_exit_codes
 def demo(
     queries: Annotated[int, typer.Option("--queries", min=1, metavar="N", help="the number of queries")] = 52,
@@ -387,22 +428,23 @@ def demo(
         bool | None,
         typer.Option(
             "--keep-running/--once",
-            help="continue, year after year, until Ctrl-C; or end after those days (default: keep running on "
-            "a terminal)",
+            help="whether to go on until Ctrl-C, year after year, or to end after --days (default: go on if "
+            "this is a terminal)",
         ),
     ] = None,
     master: Master = None,
 ) -> None:
-    """Replay real flights, with their delays, through dozens of queries, and serve the dashboard."""
-    from transom.cli.demo import run_demo
+    """Play real flights, with their delays, through dozens of queries, and show them on the dashboard."""
+    with spinner(LOADING):
+        from transom.cli.demo import run_demo
 
     run_demo(queries, days, keep_running, master)
 
 
-app.command()(with_exit_codes(repair))
-app.command()(with_exit_codes(doctor))
+app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(repair))
+app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(doctor))
 for command in remote_options.COMMANDS:
-    app.command()(with_exit_codes(command))
+    app.command(rich_help_panel=SERVER_PANEL)(with_exit_codes(command))
 
 
 def main(arguments: list[str] | None = None) -> None:

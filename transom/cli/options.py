@@ -11,7 +11,12 @@ from transom.cli.settings_table import ENGINE, SERVER, STREAM
 from transom.durations import parse_duration
 from transom.errors import SettingError
 
-HELP = {setting.name: setting.help for setting in SERVER + STREAM + ENGINE}
+# What pipeline files can say and options can't is left out.
+HELP = {setting.name: setting.help for setting in SERVER + STREAM + ENGINE} | {
+    "slack": "how long to wait for rows that arrive out of order, such as '30 seconds'; none: only "
+    "punctuations close windows",
+    "schema": "the columns, such as 'site int, price double, ts timestamp' (default: as the files have them)",
+}
 
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help=f"{HELP['master']}, such as spark://host:7077")

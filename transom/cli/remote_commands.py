@@ -19,6 +19,7 @@ import pyarrow as pa
 from transom.api.formats import ExportFormat, ResultKind
 from transom.api.parameters import with_parameters
 from transom.api.records import QueryStatus, StreamStatus
+from transom.api.unit_text import units_to_text
 from transom.cli.live_output import ResultPrinter
 from transom.cli.result_text import (
     Format,
@@ -296,15 +297,21 @@ def rename_query(server: Server, name: str, to: str) -> None:
 
 
 def describe_query(
-    server: Server, name: str, description: str | None, tags: Sequence[str] | None, clears: bool
+    server: Server,
+    name: str,
+    description: str | None,
+    tags: Sequence[str] | None,
+    units: Mapping[str, str] | None,
 ) -> None:
-    """Set the description and the tags of a query, or print them if nothing is given."""
+    """Set the description, the tags and the units of a query, or print them if nothing is given."""
     query = server.query(name)
-    if description is None and tags is None and not clears:
+    if description is None and tags is None and units is None:
         print(query.description or "no description")
         print(f"tags: {', '.join(query.tags) or 'none'}")
+        if query.units:
+            print(f"units: {units_to_text(query.units)}")
         return
-    query.describe(description, [] if clears else tags)
+    query.describe(description, tags, units)
 
 
 def pause_queries(server: Server, names: Sequence[str]) -> None:

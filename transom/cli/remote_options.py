@@ -9,6 +9,7 @@ import typer
 
 from transom.api.conventions import DEFAULT_URL
 from transom.api.formats import ExportFormat, ResultKind
+from transom.api.unit_text import units_from_text
 from transom.cli.result_text import Format
 
 ServerUrl = Annotated[
@@ -17,7 +18,9 @@ ServerUrl = Annotated[
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        "--token-file", metavar="FILE", help="a file with the server's token (default: TRANSOM_TOKEN)"
+        "--token-file",
+        metavar="FILE",
+        help="a file with the server's token (default: the variable TRANSOM_TOKEN, if it is set)",
     ),
 ]
 OutputFormat = Annotated[
@@ -32,13 +35,13 @@ WhereOption = Annotated[
 
 def ps(
     streams: Annotated[
-        bool, typer.Option("--streams", help="list the streams: rates, lag and watermark")
+        bool, typer.Option("--streams", help="list the streams instead, with rates, lag and watermark")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print all fields, as JSON lines")] = False,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """List the queries of a running server, or its streams."""
+    """List the queries, or the streams."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -47,14 +50,20 @@ def ps(
 
 def register(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME] SQL", help="an optional name, and the query")
+        list[str] | None,
+        typer.Argument(metavar="[NAME] SQL", help="a name, if you want to choose it, and the query"),
     ] = None,
     sql_file: Annotated[
         list[Path] | None,
-        typer.Option("--sql-file", metavar="FILE", help="queries from a file, separated by ;; repeatable"),
+        typer.Option(
+            "--sql-file", metavar="FILE", help="a file with queries, separated by semicolons; repeatable"
+        ),
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="also report windows that the query sees only in part")
+        bool,
+        typer.Option(
+            "--partial", help="also report windows that began before the query joined, marked as not complete"
+        ),
     ] = False,
     parameter: Annotated[
         list[str] | None,
@@ -69,7 +78,7 @@ def register(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Register queries with a running server, all or none of them, and print their names.
+    """Register queries, all or none of them, and print their names.
 
     transom register busy "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site"
     """
@@ -86,7 +95,7 @@ def drop(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Drop queries of a running server."""
+    """Drop queries."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -95,21 +104,21 @@ def drop(
 
 def edit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
-    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="its new text")] = None,
+    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="the new SQL")] = None,
     sql_file: Annotated[
-        Path | None, typer.Option("--sql-file", metavar="FILE", help="a file with the new text")
+        Path | None, typer.Option("--sql-file", metavar="FILE", help="a file with the new SQL")
     ] = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option("--parameter", metavar="NAME=VALUE", help="the value of :NAME in the query; repeatable"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only print what would become of open windows")
+        bool, typer.Option("--dry-run", help="change nothing; only print what would happen")
     ] = False,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Give a query of a running server another text, and print what becomes of its open windows.
+    """Replace the SQL of a query, and print what happens to its open windows.
 
     transom edit busy "SELECT site, count(*) AS n FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site HAVING n > 9"
     """
@@ -125,7 +134,7 @@ def rename(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Give a query of a running server another name; results and open windows stay."""
+    """Rename a query; its results and open windows stay."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -135,24 +144,39 @@ def rename(
 def describe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="the query")],
     description: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="what it is for (default: stays)")
+        str | None, typer.Argument(metavar="TEXT", help="what the query is for (default: unchanged)")
     ] = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="a tag, in place of those that it has; repeatable"),
+        typer.Option("--tag", metavar="TAG", help="a tag; all tags of the query are replaced; repeatable"),
     ] = None,
-    no_tags: Annotated[bool, typer.Option("--no-tags", help="remove its tags")] = False,
+    no_tags: Annotated[bool, typer.Option("--no-tags", help="remove all tags")] = False,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unit",
+            metavar="COLUMN=UNIT",
+            help="the unit of a value, for charts; all units of the query are replaced; repeatable",
+        ),
+    ] = None,
+    no_units: Annotated[bool, typer.Option("--no-units", help="remove all units")] = False,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Set the description and the tags of a query of a running server, or print them.
+    """Set the description, the tags and the units of a query; with the name alone, print them.
 
-    transom describe busy "sites with many bids" --tag bids --tag sites
+    transom describe busy "sites with many bids" --tag bids --tag sites --unit total=EUR
     """
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
-        remote_commands.describe_query(connection, name, description, tag, no_tags)
+        remote_commands.describe_query(
+            connection,
+            name,
+            description,
+            [] if no_tags else tag,
+            {} if no_units else None if unit is None else units_from_text(unit),
+        )
 
 
 def pause(
@@ -160,7 +184,7 @@ def pause(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Let queries of a running server take no part in batches until they are resumed."""
+    """Pause queries: until they are resumed, they read no rows; their open windows are dropped."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -172,7 +196,7 @@ def resume(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Let suspended and paused queries of a running server take part in batches again."""
+    """Let paused or suspended queries read rows again, from the next batch on."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -181,7 +205,7 @@ def resume(
 
 def tail(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="the queries")],
-    from_start: Annotated[bool, typer.Option("--from-start", help="also print the results so far")] = False,
+    from_start: Annotated[bool, typer.Option("--from-start", help="print the earlier results first")] = False,
     form: OutputFormat = None,
     full: Annotated[
         bool, typer.Option("--full", help="also print the system columns of each result")
@@ -189,7 +213,7 @@ def tail(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print results of a running server's queries as they are made, until Ctrl-C."""
+    """Print results as they are made, until Ctrl-C."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -204,10 +228,12 @@ def prod(
         str | None, typer.Option("--stream", metavar="NAME", help="only queries of this stream")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="only windows that end by this time")
+        str | None,
+        typer.Option("--until", metavar="TIME", help="only windows that end at this time or before"),
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="only the last window that ends by this time")
+        str | None,
+        typer.Option("--at", metavar="TIME", help="only the last window that ends at this time or before"),
     ] = None,
     where: WhereOption = None,
     form: OutputFormat = None,
@@ -217,7 +243,7 @@ def prod(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print early results of open windows of a running server's queries."""
+    """Print early results: the current values of open windows."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -228,7 +254,7 @@ def prod(
 
 def lookup(
     name_or_sql: Annotated[
-        str, typer.Argument(metavar="NAME|SQL", help="an on-demand query (without SLIDE): its name, or SQL")
+        str, typer.Argument(metavar="NAME|SQL", help="the name of a query without SLIDE, or its SQL")
     ],
     range: Annotated[
         str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than the query's")
@@ -246,7 +272,7 @@ def lookup(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the current answer of a running server's on-demand query."""
+    """Print the current answer of a query without SLIDE."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:
@@ -263,11 +289,11 @@ def export(
         ExportFormat | None,
         typer.Option("--format", help="the file's format (default: by the ending of --out, or csv)"),
     ] = None,
-    kind: Annotated[ResultKind, typer.Option("--kind", help="which results")] = ResultKind.FINAL,
+    kind: Annotated[ResultKind, typer.Option("--kind", help="which results to write")] = ResultKind.FINAL,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Write all results of a query that a running server retains to a file.
+    """Write the results of a query to a file, as many as the server retains.
 
     transom export busy --format parquet
     """
@@ -278,19 +304,26 @@ def export(
 
 
 def push(
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="a stream that is declared with push")],
+    stream: Annotated[
+        str, typer.Argument(metavar="STREAM", help="a stream that the pipeline file declares with push: true")
+    ],
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="JSON lines or Parquet; -, or no file: JSON lines from stdin"),
+        typer.Argument(
+            metavar="FILE",
+            help="a file of JSON lines or Parquet; without one, or with -, JSON lines from stdin",
+        ),
     ] = None,
     wait: Annotated[
         float,
-        typer.Option("--wait", metavar="SECONDS", min=0, max=30, help="how long to wait for the commit"),
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, max=30, help="how long to wait until the rows are committed"
+        ),
     ] = 30,
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Push rows into a stream of a running server.
+    """Push rows into a stream.
 
     transom push tx rows.jsonl
     """

@@ -11,14 +11,18 @@ def repair(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="the directory of the checkpoint")],
     suspend: Annotated[
         list[str] | None,
-        typer.Option("--suspend", metavar="NAME", help="suspend a query or a summary; repeatable"),
+        typer.Option("--suspend", metavar="NAME", help="suspend this query or summary; repeatable"),
     ] = None,
     skip: Annotated[
         list[int] | None,
-        typer.Option("--skip", metavar="N", help="take a control element out of the begun batch; repeatable"),
+        typer.Option(
+            "--skip",
+            metavar="N",
+            help="leave out the control element with this number in the list; repeatable",
+        ),
     ] = None,
 ) -> None:
-    """List what a checkpoint holds, and change what the next engine does with it. Stop the engine first."""
+    """Show what the checkpoint of a stopped engine holds, and get past a batch that can't be completed."""
     from transom.runtime.repair import Repair
 
     opened = Repair(checkpoint)

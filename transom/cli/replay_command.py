@@ -19,6 +19,7 @@ from transom.cli.commands import STOP_POLL_SECONDS, print_summary
 from transom.cli.live_output import ResultPrinter
 from transom.cli.pipeline import check_summaries
 from transom.cli.result_text import Format, default_format
+from transom.cli.spinner import spinner
 from transom.errors import SettingError
 from transom.sql.clauses.view import is_view_statement
 
@@ -66,7 +67,7 @@ def replay_recording(
     if form is not None and form.is_csv and len(queries) > 1:
         raise SettingError("CSV can print the results of only one query; use --format json for several")
     console, started = Console(stderr=True), monotonic()
-    with console.status("Starting Spark ..."):
+    with spinner("Starting Spark"):
         engine = open_engine({} if master is None else {"master": master})
     try:
         recording = engine.replay(name, path, **options)

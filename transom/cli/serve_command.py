@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from transom.cli.options import HELP, Master, PipelineFile, on_master
+from transom.cli.spinner import LOADING, spinner
 from transom.errors import StateError
 
 
@@ -56,13 +57,14 @@ def serve(
     ] = False,
     master: Master = None,
 ) -> None:
-    """Serve a pipeline: its engine, an HTTP API and a dashboard in one process, until stopped.
+    """Run a pipeline file with an HTTP API and a dashboard, until Ctrl-C.
 
-    By default it listens on this machine only; any other address needs a token. With a checkpoint, queries
-    that users registered are still there after a restart. Ctrl-C and SIGTERM stop it cleanly.
+    It listens on this machine only, unless --host names another address; that needs a token.
+    If the file names a checkpoint, queries that users registered are still there after a restart.
     """
-    from transom.cli.pipeline import load_pipeline
-    from transom.server.settings import server_settings
+    with spinner(LOADING):
+        from transom.cli.pipeline import load_pipeline
+        from transom.server.settings import server_settings
 
     pipeline = on_master(load_pipeline(pipeline_file, served=True), master)
     files = {"read": read_token_file, "register": register_token_file}
@@ -84,11 +86,12 @@ def serve(
         typer.echo(f"token: {settings.token}", err=True)
 
     # Importing Spark and the web server takes seconds, so usage errors are reported before that.
-    from transom.cli.build_engine import built_engine
-    from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
-    from transom.cli.small_input import check_before_start
-    from transom.server.lifecycle import HttpServer
-    from transom.web_service import serve_engine
+    with spinner(LOADING):
+        from transom.cli.build_engine import built_engine
+        from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
+        from transom.cli.small_input import check_before_start
+        from transom.server.lifecycle import HttpServer
+        from transom.web_service import serve_engine
 
     http = HttpServer(settings)
     try:

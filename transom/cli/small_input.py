@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rich.console import Console
-
 from transom.backends.arrow_frame import local_path
 from transom.backends.connection import FILE_FORMATS
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of
@@ -19,7 +17,9 @@ from transom.backends.local.plan_without_spark import PlanningBackend
 from transom.cli.backend_choice import BackendChoice
 from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.pipeline import Pipeline, Settings
+from transom.cli.spinner import spinner
 from transom.errors import BackendLimitError, SettingError, SQLError
+from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 from transom.sql.interpreter.types import NEEDS_SPARK
 
@@ -32,11 +32,13 @@ MAX_CHECKED_QUERIES = 500
 @contextmanager
 def adhoc_engine(pipeline: Pipeline, choice: BackendChoice) -> Iterator[Engine]:
     """An engine with everything that the pipeline declares; it is stopped at the end of the block."""
-    engine = local_engine(pipeline) if choice is BackendChoice.AUTO else None
+    engine = None
+    if choice is BackendChoice.AUTO:
+        with spinner("Reading the files"):
+            engine = local_engine(pipeline)
     if engine is None:
         backend = "local" if choice is BackendChoice.LOCAL else "spark"
-        console = Console(stderr=True)
-        with console.status("Starting Spark ..." if backend == "spark" else "Starting the engine ..."):
+        with spinner("Starting Spark" if backend == "spark" else "Starting the engine"):
             engine = open_engine({**pipeline.engine, "backend": backend})
         try:
             declare_pipeline(engine, pipeline)
@@ -55,7 +57,8 @@ def planning_engine(pipeline: Pipeline) -> Iterator[Engine]:
 
     It needs no JVM, unless Spark has to find out the columns of a file, or an expression is known to Spark alone.
     """
-    engine = _engine_without_spark(pipeline)
+    with spinner(f"Planning {counted(len(pipeline.queries), 'query', 'queries')}"):
+        engine = _engine_without_spark(pipeline)
     if engine is None:
         with built_engine(pipeline) as engine:
             yield engine
@@ -96,7 +99,8 @@ def check_before_start(pipeline: Pipeline) -> None:
     log = logging.getLogger("transom")
     was_disabled, log.disabled = log.disabled, True  # the engine itself warns
     try:
-        engine = _engine_without_spark(replace(pipeline, engine=settings))
+        with spinner("Checking the pipeline"):
+            engine = _engine_without_spark(replace(pipeline, engine=settings))
     finally:
         log.disabled = was_disabled
     if engine is not None:

@@ -17,6 +17,10 @@ from transom.api.errors import NotFound
 from transom.api.parameters import with_parameters
 from transom.api.records import (
     CheckedQuery,
+    CompletionAnswer,
+    ExampleInfo,
+    ExampleList,
+    FormattedQuery,
     PushedRows,
     QueryList,
     QueryStatus,
@@ -82,6 +86,7 @@ class Server:
 
     @property
     def url(self) -> str:
+        """The address of the server."""
         return self._http.url
 
     def wait_ready(self, timeout: float = 60) -> None:
@@ -211,6 +216,23 @@ class Server:
         """Describe a query without registering it; raise the error that registering it would raise."""
         body = {"sql": with_parameters(sql, parameters)}
         return self._http.record(CheckedQuery, "POST", "/api/check", body)
+
+    def complete(self, sql: str, cursor: int | None = None) -> CompletionAnswer:
+        """What can be written at an offset of a query's text, the best first; the text may be unfinished.
+
+        Without a `cursor` it is the end of the text.
+        """
+        return self._http.record(
+            CompletionAnswer, "POST", "/api/complete", without_none(sql=sql, cursor=cursor)
+        )
+
+    def format(self, sql: str) -> str:
+        """A query's text in the usual form: only white space and the case of keywords change."""
+        return self._http.record(FormattedQuery, "POST", "/api/format", {"sql": sql}).sql
+
+    def examples(self) -> tuple[ExampleInfo, ...]:
+        """Queries over all streams that make sense for their rows, each with a title."""
+        return self._http.record(ExampleList, "GET", "/api/examples").examples
 
     def prod(
         self,

@@ -40,10 +40,12 @@ class RemoteQuery(ResultFrames):
 
     @property
     def name(self) -> str:
+        """The query's name; as of the last status."""
         return self.info.name
 
     @property
     def text(self) -> str:
+        """The query's SQL; as of the last status."""
         return self.info.sql
 
     def status(self) -> QueryDetail:
@@ -215,9 +217,18 @@ class RemoteQuery(ResultFrames):
         self._change(name=name)
         self._path = f"/api/queries/{path_segment(name)}"
 
-    def describe(self, description: str | None = None, tags: Iterable[str] | None = None) -> None:
-        """Set the description, the tags, or both; None leaves what there is."""
-        self._change(description=description, tags=None if tags is None else list(tags))
+    def describe(
+        self,
+        description: str | None = None,
+        tags: Iterable[str] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set the description, the tags, or the units of columns for charts; None leaves what there is."""
+        self._change(
+            description=description,
+            tags=None if tags is None else list(tags),
+            units=None if units is None else dict(units),
+        )
 
     def pause(self) -> None:
         """Let the query take no part in batches, from the next one on, until it is resumed."""
@@ -240,6 +251,11 @@ class RemoteQuery(ResultFrames):
     def tags(self) -> tuple[str, ...]:
         """The query's tags; as of the last status."""
         return self.info.tags
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The units that were set for charts, by column; as of the last status."""
+        return dict(self.info.units)
 
     def resume(self) -> None:
         """Let a suspended or paused query take part in batches again, from the next one on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from transom.api.records import CheckedQuery, EditedQuery, QueryStatus
@@ -55,9 +57,11 @@ class Actions:
         """Give a query another text, or only say what would become of its open windows."""
         return self._checked().edit(name, sql, dry_run)
 
-    def change(self, name: str, to: str, description: str, tags: list[str]) -> QueryStatus:
-        """Rename, describe and tag a query."""
-        return self._checked().change(name, to, description, tags)
+    def change(
+        self, name: str, to: str, description: str, tags: list[str], units: Mapping[str, str]
+    ) -> QueryStatus:
+        """Rename, describe and tag a query, and set the units of its values."""
+        return self._checked().change(name, to, description, tags, None, units)
 
     def pause(self, name: str) -> None:
         """Let a query take no part in batches until it is resumed."""

@@ -130,6 +130,10 @@ class TimeAxis:
         return {"axisLabel": _LABEL | {":formatter": formatter}}
 
 
+# A rectangle of 12 by 22 pixels: the handle of ECharts is a thin line, which a pointer misses.
+_ZOOM_HANDLE = "path://M0,2a2,2,0,0,1,2,-2h8a2,2,0,0,1,2,2v18a2,2,0,0,1,-2,2h-8a2,2,0,0,1,-2,-2z"
+
+
 def _zoom_slider(show: bool) -> Options:
     line = {"color": "var(--edge)"}
     area = {"color": "var(--sunken)"}
@@ -142,7 +146,8 @@ def _zoom_slider(show: bool) -> Options:
         "right": 44,
         "showDetail": False,
         "brushSelect": False,  # dragging between the handles moves the part that is shown
-        "handleSize": "140%",
+        "handleIcon": _ZOOM_HANDLE,
+        "handleSize": 22,
         "borderColor": "var(--line)",
         "fillerColor": "var(--accent-soft)",
         "backgroundColor": "transparent",

@@ -191,6 +191,8 @@ class ChartPlot:
         self.height = height
         self.zoom = UNZOOMED
         self._shown: tuple[ChartData, tuple[float, float]] | None = None
+        self._is_held = False  # a pointer is down on the chart: an update would end its drag
+        self._waiting: ChartData | None = None
 
     def build_reset(self) -> None:
         """Create the button that ends the zoom."""
@@ -212,6 +214,13 @@ class ChartPlot:
                 js_handler="(event) => { const to = event.batch ? event.batch[0] : event;"
                 " if (to.start !== undefined) emit([to.start, to.end]); }",
             )
+            # The release comes after the last zoom of the drag, which is throttled.
+            self.chart.on(
+                "pointerdown",
+                self._on_hold,
+                js_handler="() => { emit(true); window.addEventListener('pointerup',"
+                " () => setTimeout(() => emit(false), 300), { once: true }); }",
+            )
             self.no_windows = Panel(
                 empty_state("none", "No windows yet", NO_WINDOWS, slim=True), classes="over"
             )
@@ -221,13 +230,21 @@ class ChartPlot:
         self.zoom = float(start), float(end)
         self.reset.set_visibility(self.zoom != UNZOOMED)
 
+    def _on_hold(self, event: Any) -> None:
+        self._is_held = bool(event.args)
+        if not self._is_held and self._waiting is not None:
+            self.show(self._waiting)
+
     def _on_reset(self) -> None:
         self.zoom = UNZOOMED
         if self._shown is not None:
             self.show(self._shown[0])
 
     def show(self, data: ChartData) -> None:
-        """Redraw the chart if its data or the zoom changed."""
+        """Redraw the chart if its data or the zoom changed; not before a drag on it ends."""
+        self._waiting = data if self._is_held else None
+        if self._is_held:
+            return
         if (data, self.zoom) == self._shown:
             return
         self._shown = data, self.zoom

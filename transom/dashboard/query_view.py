@@ -13,6 +13,7 @@ import pyarrow as pa
 from nicegui import ui
 
 from transom.api.records import DecisionInfo, QueryStatus
+from transom.api.unit_text import units_from_text, units_to_text
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.actions import Actions
 from transom.dashboard.chart_points import ChartData, GroupKey
@@ -195,6 +196,7 @@ class QueryView(DashboardView):
             "name": self.status.name,
             "description": self.status.description,
             "tags": ", ".join(self.status.tags),
+            "units": units_to_text(self.status.units),
         }
         with box("", "dialog", id="details", aria_labelledby="details-title"):
             Panel(f'<h2 id="details-title">Rename and describe {esc(self.name)}</h2>')
@@ -203,6 +205,7 @@ class QueryView(DashboardView):
                     ("name", "Name"),
                     ("description", "Description"),
                     ("tags", "Tags, with commas between them"),
+                    ("units", "Units of values, such as total=EUR, delay=min"),
                 ):
                     text_field(
                         partial(self._details.__setitem__, key),
@@ -221,7 +224,10 @@ class QueryView(DashboardView):
         to, description = self._details["name"].strip(), self._details["description"]
         ui.run_javascript("document.getElementById('details').close()")
         try:
-            status = await run_in_thread(self.actions.change, self.name, to or self.name, description, tags)
+            units = units_from_text(self._details["units"].split(","))
+            status = await run_in_thread(
+                self.actions.change, self.name, to or self.name, description, tags, units
+            )
         except TransomError as error:
             toast(str(error), "bad")
             return

@@ -14,7 +14,7 @@ from transom.promising.answers import ANSWER_SYSTEM_COLUMNS
 from transom.results.result_rows import ROW_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Results
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.executor_state import StoredResults, fixed_frame
-from transom.runtime.fixed_schema import NESTED_FORMATS, fixed_rows
+from transom.runtime.fixed_schema import FixedLayout, fixed_rows, layout_of
 from transom.runtime.loop import BatchLoop
 from transom.sql.query import Query, free_name
 from transom.storage.file_store import Store
@@ -89,7 +89,7 @@ class Delivery:
             self._rename(name, to)
         for query, sink in self._sinks:
             if query is None and report.results:
-                rows = _all_rows(report, backend, sink.format in NESTED_FORMATS)
+                rows = _all_rows(report, backend, layout_of(sink.format))
                 sink.write(rows, report.batch_id, FIXED_KEY)
             elif query is not None and query in report.results:
                 rows = _rows(report, query, backend)
@@ -143,10 +143,10 @@ def _rows(report: BatchReport, query: str, backend: Backend) -> Frame:
     )
 
 
-def _all_rows(report: BatchReport, backend: Backend, nested: bool) -> Frame:
+def _all_rows(report: BatchReport, backend: Backend, layout: FixedLayout) -> Frame:
     """The results of all queries in one schema."""
-    on_driver = fixed_rows(Results(report.results.batches), report.queries, nested)
+    on_driver = fixed_rows(Results(report.results.batches), report.queries, layout)
     if not report.results.stored:
         return backend.frame(on_driver)
-    written = fixed_frame(backend, report.results.stored, report.queries, nested)
+    written = fixed_frame(backend, report.results.stored, report.queries, layout)
     return written.union(backend.frame(on_driver)) if on_driver.num_rows else written

@@ -34,7 +34,7 @@ from transom.runtime.executor_tasks import (
     roll_task,
     write_task,
 )
-from transom.runtime.fixed_schema import FIXED, NESTED
+from transom.runtime.fixed_schema import FixedLayout
 from transom.runtime.outputs import rows_of_query
 from transom.sql.bound_query import BoundQuery
 from transom.state.state import State
@@ -206,15 +206,15 @@ class ExecutorState:
 
 
 def fixed_frame(
-    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, BoundQuery], nested: bool
+    backend: Backend, results: Mapping[str, Stored], queries: Mapping[str, BoundQuery], layout: FixedLayout
 ) -> Frame:
     """Results that tasks wrote, of any queries, in the schema that fits all; they don't pass the driver."""
     written = {name: stored for name, stored in results.items() if isinstance(stored, StoredResults)}
     files = list(dict.fromkeys(file for stored in written.values() for file in stored.files))
     names = {stored.identity: name for name, stored in written.items()}
     store = next(iter(written.values())).store
-    task = fixed_task(store, files, names, {name: queries[name] for name in written}, nested)
-    return backend.run(task, len(files), NESTED if nested else FIXED)
+    task = fixed_task(store, files, names, {name: queries[name] for name in written}, layout)
+    return backend.run(task, len(files), layout.schema)
 
 
 def _plain(work: ShardWork) -> ShardWork | None:

@@ -23,7 +23,7 @@ from transom.plan.compiled_query import Slot
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, result_batch
 from transom.results.shard_windows import close_shards
 from transom.results.shard_work import ShardWork
-from transom.runtime.fixed_schema import fixed_rows
+from transom.runtime.fixed_schema import FixedLayout, fixed_rows
 from transom.runtime.outputs import QUERY_COLUMN, rows_of_query, with_names
 from transom.sql.bound_query import BoundQuery
 from transom.storage.executor_files import FileShards, numbers_in, packed_value
@@ -176,7 +176,7 @@ def fixed_task(
     files: Sequence[str],
     names: Mapping[str, str],
     queries: Mapping[str, BoundQuery],
-    nested: bool,
+    layout: FixedLayout,
 ) -> Task:
     """A task that reads back the results of all queries from files, in the schema that fits all."""
 
@@ -189,7 +189,7 @@ def fixed_task(
                         mine = batch.filter(pc.equal(batch[QUERY_COLUMN], identity)).drop_columns(
                             QUERY_COLUMN
                         )
-                        rows = fixed_rows({names[identity]: mine}, queries, nested)
+                        rows = fixed_rows({names[identity]: mine}, queries, layout)
                         yield from rows.combine_chunks().to_batches()
 
     return task

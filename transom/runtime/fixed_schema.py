@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from functools import singledispatch
 from typing import Any
 
@@ -22,7 +23,6 @@ from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query, RowQuery, free_name
 
-NESTED_FORMATS = ("parquet", "json", "orc", "avro", "delta", "iceberg", "console")  # of sinks, with maps
 EXACT_NUMBERS = 1 << 53  # up to here a double holds every whole number
 _INSTANT = pa.timestamp("us", tz="UTC")
 _FIELDS = [
@@ -38,6 +38,31 @@ NESTED = pa.schema([*_FIELDS, ("keys", _TEXTS), ("values", _NUMBERS), ("texts", 
 FIXED = pa.schema([*_FIELDS, ("keys", pa.string()), ("values", pa.string())])
 
 
+class FixedLayout(Enum):
+    """How a format of sinks holds the columns of different queries."""
+
+    MAPS = "maps"
+    SPARSE_MAPS = (
+        "sparse maps"  # for formats that repeat the name of a column in each row, and leave out nulls
+    )
+    TEXT = "text"  # JSON objects as text, for formats without maps
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the results."""
+        return FIXED if self is FixedLayout.TEXT else NESTED
+
+
+_LAYOUTS = {"json": FixedLayout.SPARSE_MAPS} | dict.fromkeys(
+    ("parquet", "orc", "avro", "delta", "iceberg", "console"), FixedLayout.MAPS
+)
+
+
+def layout_of(format: str) -> FixedLayout:
+    """The layout for a format of sinks."""
+    return _LAYOUTS.get(format, FixedLayout.TEXT)
+
+
 @dataclass(frozen=True)
 class _FixedColumns:
     """The columns of one query's results that the schema has for all, and the names of the group and value columns."""
@@ -48,30 +73,44 @@ class _FixedColumns:
 
 
 def fixed_rows(
-    results: Mapping[str, pa.Table], queries: Mapping[str, BoundQuery], nested: bool = True
+    results: Mapping[str, pa.Table],
+    queries: Mapping[str, BoundQuery],
+    layout: FixedLayout = FixedLayout.MAPS,
 ) -> pa.Table:
     """Results of any queries in the one schema that fits all.
 
     `keys` has the group columns as texts, `values` the numbers, and `texts` the other values, and the exact text of
-    numbers that a double does not hold. If not `nested`, keys and values are JSON objects as text.
+    numbers that a double does not hold. Sparse maps are null if they are empty, and instants that are in
+    `window_start` and `window_end` are not repeated as numbers.
     """
-    schema = NESTED if nested else FIXED
-    tables = [_fixed_table(queries[name], name, table, nested) for name, table in results.items()]
-    return pa.concat_tables([schema.empty_table(), *tables])
+    tables = [_fixed_table(queries[name], name, table, layout) for name, table in results.items()]
+    return pa.concat_tables([layout.schema.empty_table(), *tables])
 
 
-def _fixed_table(query: BoundQuery, name: str, table: pa.Table, nested: bool) -> pa.Table:
+def _fixed_table(query: BoundQuery, name: str, table: pa.Table, layout: FixedLayout) -> pa.Table:
     fixed, rows = _fixed(query, table), table.num_rows
     columns: dict[str, Any] = {"query": name, **fixed.system}
-    if nested:
-        columns["keys"] = _map_of([(key, _text_column(table[key])) for key in fixed.keys], rows, _TEXTS)
-        columns |= _value_maps([(value, table[value]) for value in fixed.values], rows)
-    else:
+    if layout is FixedLayout.TEXT:
         columns["keys"] = _json_objects(table, fixed.keys)
         columns["values"] = _json_objects(table, fixed.values)
-    schema = NESTED if nested else FIXED
-    made = [_column(columns.get(field.name), field.type, rows) for field in schema]
-    return pa.table(made, schema=schema)
+    else:
+        columns["keys"] = _map_of([(key, _text_column(table[key])) for key in fixed.keys], rows, _TEXTS)
+        columns |= _value_maps([(value, table[value]) for value in fixed.values], rows)
+    if layout is FixedLayout.SPARSE_MAPS:
+        columns = _without_repetition(columns)
+    made = [_column(columns.get(field.name), field.type, rows) for field in layout.schema]
+    return pa.table(made, schema=layout.schema)
+
+
+def _without_repetition(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that say something; all maps of a query have the same names, so all are empty or none is."""
+    repeated = {"window_from", "window_to"} if "window_start" in columns else set()
+    empty = {
+        name
+        for name in ("keys", "values", "texts")
+        if isinstance(columns[name], pa.MapArray) and not len(columns[name].keys)
+    }
+    return {name: column for name, column in columns.items() if name not in repeated | empty}
 
 
 def _column(given: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:

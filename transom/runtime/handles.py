@@ -32,7 +32,7 @@ from transom.runtime.loop import BatchLoop
 from transom.runtime.notebook import SHOWN_ROWS, html_table, result_chart, text_block, titled
 from transom.runtime.plan_decisions import query_decisions
 from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
-from transom.runtime.query_changes import EditOutcome, QueryChanges
+from transom.runtime.query_changes import EditOutcome, QueryChanges, checked_units
 from transom.runtime.registry import RegisteredQuery
 from transom.sql.bound_query import BoundQuery
 from transom.sql.query import Query
@@ -358,9 +358,18 @@ class QueryHandle(ResultFrames):
         """Whether the query is paused, or will be with the next batch."""
         return self._parts.changes.entry(self.name).paused
 
-    def describe(self, description: str | None = None, tags: Iterable[str] | None = None) -> None:
-        """Set the description, the tags, or both, with the next batch; None leaves what there is."""
-        self._parts.changes.describe(self.name, description, tags)
+    def describe(
+        self,
+        description: str | None = None,
+        tags: Iterable[str] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set the description, the tags, or the units of columns, with the next batch; None leaves what there is.
+
+        `units` is a mapping from columns to the units that charts show, such as `{"total": "EUR"}`.
+        """
+        pairs = None if units is None else checked_units(units, self.bound) if units else ()
+        self._parts.changes.describe(self.name, description, tags, pairs)
 
     @property
     def description(self) -> str:
@@ -377,6 +386,11 @@ class QueryHandle(ResultFrames):
         """How far retained rows were replayed for the query; None if it takes part in batches, or asked for none."""
         entry = self._entry()
         return None if entry is None else self._parts.loop.backfills.progress(entry)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of columns that were set for charts, by column."""
+        return dict(self._parts.changes.entry(self.name).units)
 
     @property
     def edited(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from transom.durations import format_instant
@@ -39,6 +39,7 @@ from transom.windows.intervals import IntervalSet
 LONGEST_DESCRIPTION = 4_000  # characters
 LONGEST_TAG = 60
 MOST_TAGS = 20
+LONGEST_UNIT = 20
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,14 @@ class QueryChanges:
             self.loop.directory.push([Resume(name)])
         self._wake()
 
-    def describe(self, name: str, description: str | None, tags: Iterable[str] | None) -> None:
-        """Set the description of a query, its tags, or both; None leaves what there is."""
+    def describe(
+        self,
+        name: str,
+        description: str | None,
+        tags: Iterable[str] | None,
+        units: tuple[tuple[str, str], ...] | None,
+    ) -> None:
+        """Set the description of a query, its tags, or the units of its columns; None leaves what there is."""
         given = None if tags is None else checked_tags(tags)
         if description is not None and len(description) > LONGEST_DESCRIPTION:
             raise SettingError(
@@ -161,7 +168,10 @@ class QueryChanges:
         with self.loop.directory.lock:
             entry = self.entry(name)
             text = entry.description if description is None else description.strip()
-            self.loop.directory.push([Describe(name, text, entry.tags if given is None else given)])
+            element = Describe(
+                name, text, entry.tags if given is None else given, entry.units if units is None else units
+            )
+            self.loop.directory.push([element])
         self._wake()
 
     # --- queries as they will be ---
@@ -302,8 +312,8 @@ def _after(registry: Registry, control: Iterable[Control], batch_id: int) -> dic
                 entries[name] = replace(entries[name], paused=True)
             case Resume(name) if name in entries:
                 entries[name] = replace(entries[name], suspended=None, paused=False)
-            case Describe(name, description, tags) if name in entries:
-                entries[name] = replace(entries[name], description=description, tags=tags)
+            case Describe(name, description, tags, units) if name in entries:
+                entries[name] = replace(entries[name], description=description, tags=tags, units=units)
             case Drop(name):
                 entries.pop(name, None)
     return entries
@@ -326,3 +336,18 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if len(given) > MOST_TAGS:
         raise SettingError(f"{len(given)} tags are too many: the limit is {MOST_TAGS}")
     return given
+
+
+def checked_units(units: Mapping[str, str], query: BoundQuery) -> tuple[tuple[str, str], ...]:
+    """Pairs of column and unit, which may be empty; SettingError if the query has no such value, or a unit is long."""
+    if not isinstance(units, Mapping):
+        raise SettingError(f"units are a mapping from column to unit, not {units!r}")
+    columns = [name for name, is_key in query.selected if not is_key]
+    for column, unit in units.items():
+        if column not in columns:
+            raise SettingError(f"the query has no value named {column}; its values are {', '.join(columns)}")
+        if not isinstance(unit, str) or len(unit.strip()) > LONGEST_UNIT or not unit.isprintable():
+            raise SettingError(
+                f"not a unit of {column}: {str(unit)[:40]!r}; use up to {LONGEST_UNIT} printable characters"
+            )
+    return tuple((column, unit.strip()) for column, unit in units.items())

@@ -58,6 +58,7 @@ class RegisteredQuery:
     paused: bool = False
     description: str = ""
     tags: tuple[str, ...] = ()
+    units: tuple[tuple[str, str], ...] = ()  # of columns, for charts
     backfill: int | None = None  # the time since when retained rows are replayed for it, until that is done
 
     @property
@@ -121,6 +122,7 @@ class RegisteredQuery:
             record.paused,
             record.description,
             record.tags,
+            record.units,
         )
 
     @cached_property
@@ -139,6 +141,7 @@ class RegisteredQuery:
             self.paused,
             self.description,
             self.tags,
+            self.units,
         )
 
 
@@ -352,9 +355,9 @@ class Registry:
             self.update(name, paused=True)
 
     def describe(self, control: Describe) -> None:
-        """Give a query a description and tags."""
+        """Give a query a description, tags and units."""
         if control.name in self.entries:
-            self.update(control.name, description=control.description, tags=control.tags)
+            self.update(control.name, description=control.description, tags=control.tags, units=control.units)
 
     def rename(self, control: Rename, batch_id: int) -> bool:
         """Give a query another name, in its place among the others; whether there is such a query.
@@ -430,7 +433,7 @@ class Registry:
         )
 
     def put_in_place_of(self, before: RegisteredQuery, batch_id: int, continues: bool) -> None:
-        """Let a query that was just added with an edit have what belongs to the name: description, tags, pause.
+        """Let a query that was just added with an edit have what belongs to the name: description, tags, units, pause.
 
         If it `continues`, its results and its account go on; otherwise they begin with the batch.
         """
@@ -442,6 +445,7 @@ class Registry:
             paused=before.paused,
             description=before.description,
             tags=before.tags,
+            units=before.units,
         )
 
     def queries(self) -> dict[str, Query]:

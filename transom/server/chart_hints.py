@@ -69,6 +69,13 @@ class ChartHints:
     slide: int | None = None
     values: Mapping[str, ValueHint] = field(default_factory=dict)  # by column
 
+    def with_units(self, units: Mapping[str, str]) -> ChartHints:
+        """The hints with the units that a user set, in place of those that names suggest."""
+        if not units:
+            return self
+        values = {name: replace(hint, unit=units.get(name, hint.unit)) for name, hint in self.values.items()}
+        return replace(self, values=values)
+
 
 def chart_hints(query: Query) -> ChartHints:
     """The hints for the chart of a query."""

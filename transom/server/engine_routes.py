@@ -22,6 +22,8 @@ from transom.api.records import (
     CheckpointInfo,
     CompletionAnswer,
     CreatedName,
+    ExampleInfo,
+    ExampleList,
     FormattedQuery,
     Health,
     ProdResults,
@@ -308,6 +310,13 @@ async def complete_text(context: ReadContext, body: UnfinishedText) -> Completio
 async def format_text(context: ReadContext, body: DraftText) -> FormattedQuery:
     """A query's text in the usual form: only white space and the case of keywords change."""
     return FormattedQuery(await context.threads.quick(lambda: context.service.format(body.sql)))
+
+
+@engine_router.get("/examples", tags=["queries"])
+async def list_examples(context: ReadContext) -> ExampleList:
+    """Queries over all streams that make sense for their rows, to begin with."""
+    examples = await context.threads.slow(context.service.examples)
+    return ExampleList(tuple(ExampleInfo(each.title, each.sql) for each in examples))
 
 
 @engine_router.post("/prod", tags=["queries"], responses={**RESPONSES, 200: {"model": ProdResults}})

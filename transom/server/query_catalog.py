@@ -66,6 +66,7 @@ class QueryCatalog:
             paused=handle.paused,
             description=handle.description,
             tags=handle.tags,
+            units=handle.units,
             pending=since is None,
             partial=handle.partial,
             backfill=None if (progress := handle.backfill) is None else progress.share,

@@ -114,10 +114,15 @@ async def edit_query(
 
 @query_router.patch("/{name}", name="change")
 async def change_query(context: ChangeContext, name: QueryName, body: QueryChange) -> QueryStatus:
-    """Rename, describe, tag, pause or resume a query, with the next batch; fields that are left out stay."""
+    """Rename, describe, tag, pause or resume a query, or set units, with the next batch; fields left out stay."""
     return await context.threads.slow(
         lambda: context.service.change(
-            name, to=body.name, description=body.description, tags=body.tags, paused=body.paused
+            name,
+            to=body.name,
+            description=body.description,
+            tags=body.tags,
+            paused=body.paused,
+            units=body.units,
         )
     )
 

@@ -48,7 +48,7 @@ from transom.errors import FeedFullError, SettingError, StateError, near_miss
 from transom.estimates import Accuracy
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed, QueryHandle
-from transom.runtime.query_changes import checked_tags
+from transom.runtime.query_changes import checked_tags, checked_units
 from transom.server.batch_history import BatchHistory
 from transom.server.chart_hints import ChartHints
 from transom.server.earlier_results import EarlierResults
@@ -330,6 +330,7 @@ class Service:
         description: str | None = None,
         tags: Sequence[str] | None = None,
         paused: bool | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> QueryStatus:
         """Rename, describe, pause or resume a query with the next batch.
 
@@ -338,6 +339,8 @@ class Service:
         self._refuse_preview(name)
         handle = self._handle(name)
         given_tags = None if tags is None else checked_tags(tags)
+        if units:
+            checked_units(units, handle.bound)
         if to is not None:
             check_name(to)
         if paused and handle.suspended is not None:
@@ -346,8 +349,8 @@ class Service:
             handle.rename(to)
         if paused is not None and paused != handle.paused:
             handle.pause() if paused else handle.resume()
-        if description is not None or given_tags is not None:
-            handle.describe(description, given_tags)
+        if description is not None or given_tags is not None or units is not None:
+            handle.describe(description, given_tags, units)
         return self.catalog.status(handle)
 
     def follows(self, name: str, text: str) -> bool:
@@ -407,7 +410,8 @@ class Service:
 
     def chart_hints(self, name: str) -> ChartHints:
         """What a chart of a query needs to know beside its results."""
-        return self.catalog.description(self._handle(name)).hints
+        handle = self._handle(name)
+        return self.catalog.description(handle).hints.with_units(handle.units)
 
     def prod(
         self, name: str, until: Any = None, at: Any = None, where: Mapping[str, Any] | None = None

@@ -33,6 +33,7 @@ class QueryRecord:
     paused: bool = False
     description: str = ""
     tags: tuple[str, ...] = ()
+    units: tuple[tuple[str, str], ...] = ()  # of columns, for charts
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,9 @@ def encode_control(element: Control) -> dict[str, Any]:
             return {"control": "rename", "name": name, "to": to}
         case Pause(name):
             return {"control": "pause", "name": name}
-        case Describe(name, description, tags):
-            return {"control": "describe", "name": name, "description": description, "tags": list(tags)}
+        case Describe(name, description, tags, units):
+            stored = {"control": "describe", "name": name, "description": description, "tags": list(tags)}
+            return {**stored, "units": dict(units)} if units else stored
         case Register(name, text, partial, since):
             replayed = {} if since is None else {"since": since}
             return {"control": "register", "name": name, "text": text, "partial": partial, **replayed}
@@ -202,7 +203,8 @@ def decode_control(stored: dict[str, Any]) -> Control:
         case "pause":
             return Pause(stored["name"])
         case "describe":
-            return Describe(stored["name"], stored["description"], tuple(stored["tags"]))
+            units = tuple(stored.get("units", {}).items())
+            return Describe(stored["name"], stored["description"], tuple(stored["tags"]), units)
         case "drop":
             return Drop(stored["name"])
         case "resume":

@@ -41,6 +41,7 @@ REGISTERED_SCHEMA = pa.schema(
         "tags": pa.list_(pa.string()),
     }
 )
+UNITS_FIELD = pa.field("units", pa.map_(pa.string(), pa.string()))  # a column only if a query has some
 SELECTION_SCHEMA = pa.schema(
     {
         "id": pa.int64(),
@@ -96,12 +97,17 @@ def encode_registered(queries: Sequence[QueryRecord]) -> pa.Table:
         [query.description for query in queries],
         [query.tags for query in queries],
     ]
-    return _table(columns, REGISTERED_SCHEMA)
+    table = _table(columns, REGISTERED_SCHEMA)
+    if not any(query.units for query in queries):
+        return table
+    return table.append_column(UNITS_FIELD, pa.array([query.units for query in queries], UNITS_FIELD.type))
 
 
 def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
     """The registered queries of a table."""
-    columns = (table[name].to_pylist() for name in REGISTERED_SCHEMA.names)
+    columns = [table[name].to_pylist() for name in REGISTERED_SCHEMA.names]
+    has_units = UNITS_FIELD.name in table.column_names
+    columns.append(table[UNITS_FIELD.name].to_pylist() if has_units else [()] * table.num_rows)
     return tuple(
         QueryRecord(
             name,
@@ -116,6 +122,7 @@ def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
             paused,
             description,
             tuple(tags),
+            tuple(units),
         )
         for (
             name,
@@ -130,6 +137,7 @@ def decode_registered(table: pa.Table) -> tuple[QueryRecord, ...]:
             paused,
             description,
             tags,
+            units,
         ) in zip(*columns, strict=True)
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +25,13 @@ from transom.storage.write_errors import writable
 
 _UNFINISHED = ".unfinished-"
 SINK_FORMATS = ("parquet", "json", "csv", "console")
+_TEXT_FORMATS = ("json", "csv")
+_COMPRESSIONS = {
+    "none": "",
+    "uncompressed": "",
+    "gzip": ".gz",
+    "bzip2": ".bz2",
+}  # Spark's names, and endings of files
 
 
 class LocalSink(Sink):
@@ -42,6 +51,13 @@ class LocalSink(Sink):
         given = {name.lower(): str(value) for name, value in options.items()}
         self._has_header = given.get("header", "false").lower() == "true"
         self._separator = given.get("sep", ",")
+        self._ignores_nulls = given.get("ignorenullfields", "true").lower() == "true"
+        self._compression = given.get("compression", "none").lower()
+        if self.format in _TEXT_FORMATS and self._compression not in _COMPRESSIONS:
+            raise BackendLimitError(
+                f"the local backend compresses {self.format} files with {', '.join(_COMPRESSIONS)}: it has no "
+                f"{self._compression}{near_miss(self._compression, _COMPRESSIONS)}"
+            )
 
     def write(self, frame: Frame, batch_id: int, key: ResultKey = NO_KEY) -> None:
         table = readable_table(frame.to_table())
@@ -55,7 +71,8 @@ class LocalSink(Sink):
             table = table.drop_columns(["batch"])
         directory = local_path(self.path) / f"batch={batch_id}"
         unfinished = directory / f"{_UNFINISHED}{uuid.uuid4().hex}"  # hidden from readers
-        target = directory / f"part.{self.format}"
+        ending = _COMPRESSIONS[self._compression] if self.format in _TEXT_FORMATS else ""
+        target = directory / f"part.{self.format}{ending}"
         try:
             with writable(str(target)):
                 failpoint("sink", "create")
@@ -68,6 +85,9 @@ class LocalSink(Sink):
                     unfinished.replace(target)
                     for left in directory.glob(f"{_UNFINISHED}*"):  # by an attempt that was killed
                         left.unlink()
+                    for other in directory.glob("part.*"):  # by an attempt with another compression
+                        if other != target:
+                            other.unlink()
                 failpoint("sink", "renamed")
             if self.sync:
                 sync_paths([str(directory), str(directory.parent)])
@@ -77,28 +97,36 @@ class LocalSink(Sink):
     def _write(self, table: pa.Table, file: Path) -> None:
         if self.format == "parquet":
             pq.write_table(table, file)
-        elif self.format == "json":
-            _write_json(table, file)
         else:
-            _write_csv(table, file, self._has_header, self._separator)
+            with _opened(file, self._compression) as target:
+                if self.format == "json":
+                    _write_json(table, target, self._ignores_nulls)
+                else:
+                    _write_csv(table, target, self._has_header, self._separator)
 
 
-def _write_json(table: pa.Table, file: Path) -> None:
-    rows = table.to_pylist(maps_as_pydicts="lossy")  # the names in a map are different
-    compact = (",", ":")
-    lines = (
-        json.dumps({name: _plain(value) for name, value in row.items()}, separators=compact) for row in rows
-    )
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _opened(file: Path, compression: str) -> TextIO:
+    """A new text file, compressed or not."""
+    if compression == "gzip":
+        return cast(TextIO, gzip.open(file, "wt", encoding="utf-8", newline=""))
+    if compression == "bzip2":
+        return cast(TextIO, bz2.open(file, "wt", encoding="utf-8", newline=""))
+    return file.open("w", encoding="utf-8", newline="")
 
 
-def _write_csv(table: pa.Table, file: Path, has_header: bool, separator: str) -> None:
-    with file.open("w", encoding="utf-8", newline="") as target:
-        rows = csv.writer(target, delimiter=separator)
-        if has_header:
-            rows.writerow(table.column_names)
-        for row in table.to_pylist():
-            rows.writerow([_plain(value) for value in row.values()])
+def _write_json(table: pa.Table, target: TextIO, ignores_nulls: bool) -> None:
+    """A JSON object for each row; without nulls, as Spark writes it, unless `ignoreNullFields` is false."""
+    for row in table.to_pylist(maps_as_pydicts="lossy"):  # the names in a map are different
+        plain = {name: _plain(value) for name, value in row.items() if value is not None or not ignores_nulls}
+        target.write(json.dumps(plain, separators=(",", ":")) + "\n")
+
+
+def _write_csv(table: pa.Table, target: TextIO, has_header: bool, separator: str) -> None:
+    rows = csv.writer(target, delimiter=separator)
+    if has_header:
+        rows.writerow(table.column_names)
+    for row in table.to_pylist():
+        rows.writerow([_plain(value) for value in row.values()])
 
 
 def _plain(value: Any) -> Any:
