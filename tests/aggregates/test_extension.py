@@ -163,7 +163,7 @@ def test_the_laws_hold_for_registered_aggregates() -> None:
         for name, law in vars(test_laws).items()
         if name.startswith("test_") and hasattr(law, "pytestmark")
     ]
-    assert len(laws) == 8
+    assert len(laws) == 9
     for law in laws:
         for accumulator, kind in products:
             law(accumulator=accumulator, kind=kind)

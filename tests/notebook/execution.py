@@ -41,7 +41,7 @@ def shown(cell: Any) -> list[tuple[str, str]]:
         else:
             parts += [(kind, str(data)) for kind, data in sorted(output.get("data", {}).items())]
     if VARIES in cell.metadata.get("tags", ()):
-        return [(kind, re.sub(r"[-+.,\d:]+(e[-+]\d+)?", "0", text)) for kind, text in parts]
+        return [(kind, re.sub(r"[-+.,\d:]+(e[-+.,\d:]+)?", "0", text)) for kind, text in parts]
     return parts
 
 
