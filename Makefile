@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short docs docs-serve check audit format notebook venv java clean
+.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-lake test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short docs docs-serve check audit format notebook venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,8 +14,8 @@ PAPERS := prodding timegram ordered-sharing promising promising-engine
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
 # Benchmarks and the papers' experiments are no part of the package: bench-short and reproduce-short test them.
-PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not kafka and not postgres and not wheel and not faults" \
-	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres wheel faults)
+PACKAGE_TESTS := -m "not comparison and not cluster and not browser and not kafka and not postgres and not lake and not wheel and not faults" \
+	$(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres lake wheel faults)
 
 # Tests start dozens of processes. Without cached bytecode, each compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,7 +50,7 @@ test-browser: java $(READY) ## the dashboard in a real Chromium, which is instal
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 test-spark: java $(READY) ## files, rows of the driver and scalars, compared with Spark value by value
-	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres wheel faults) $(ARGS)
+	@$(BIN)/python -m pytest -m "comparison and not faults" $(addprefix --ignore=tests/, benchmarks reproduce cluster browser kafka postgres lake wheel faults) $(ARGS)
 
 test-faults: java $(READY) ## hundreds of killed processes, damaged checkpoints, full disks, lost workers
 	@$(BIN)/python -m pytest -m "faults and not cluster" $(WORKERS) $(ARGS)
@@ -63,6 +63,9 @@ test-kafka: java $(READY) ## streams from a real broker on loopback, which Maven
 
 test-postgres: java $(READY) ## results upserted into a real PostgreSQL server on loopback (Debian's package postgresql)
 	@$(BIN)/python -m pytest tests/postgres $(ARGS)
+
+test-lake: java $(READY) ## streams, tables and results in tables of Delta Lake, on both backends; a minute
+	@$(BIN)/python -m pytest tests/lake $(ARGS)
 
 test-wheel: java $(READY) ## builds the wheel, installs it into fresh environments and runs the README's first example there
 	@$(BIN)/python -m pytest tests/wheel $(ARGS)

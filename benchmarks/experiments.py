@@ -102,12 +102,12 @@ class Bench:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """A session on two cores that has run a batch."""
+        """A session on two cores whose Python workers have run: small files would be read on the driver."""
         from transom.backends.spark.session import start_session
 
         self.step("starting Spark")
         spark = start_session("benchmark", "local[2]", {"spark.driver.memory": "6g"})
-        engine_runs.stream(spark, trading_hour(self.directory, 1_000), load("C_low", 16)[0])
+        engine_runs.stream(spark, self.hour, load("C_low", 16)[0])
         return spark
 
     def large(self, workload: str, queries: int) -> Sequence[BenchQuery]:

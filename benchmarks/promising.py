@@ -100,6 +100,7 @@ class Core:
     shapes: Mapping[str, Summary]
     queries: Mapping[str, PreferenceQuery]
     state: PromisingState = field(init=False)
+    upto: str = "probe"  # "keep": only keep the tuples; "count": also count partners; "probe": everything
     batch_id: int = 0
     produced: int = 0
     probes: int = 0  # of the last batch, and the seconds that they took
@@ -129,6 +130,10 @@ class Core:
         read = DriverTuples(state)
         planner, queries = ProbePlanner(state, arrivals, self.batch_id, read), dict(state.queries)
         for name, query in self.queries.items():
+            if self.upto != "probe":
+                if self.upto == "count":
+                    _count_partners(planner, name, query)
+                continue
             probes, rows, cost = planner.plan(name, query, budget), 0, 0
             began = time.process_time()
             for side, probe in enumerate(probes):
@@ -140,6 +145,14 @@ class Core:
             queries[name] = planner.state_after(name, query, probes, cost, rows)
             self.produced += rows
         self.state = PromisingState(evicted(summaries, self.queries), queries)
+
+
+def _count_partners(planner: ProbePlanner, name: str, query: PreferenceQuery) -> None:
+    """Count the partners of a batch's tuples, as every plan does whose `share` is exact."""
+    assert planner.by_key is not None
+    for side in range(len(query.sides)):
+        found = planner.by_key.matches(name, planner._reading(name, query, side))
+        _ = 0 if found is None else found.total
 
 
 def rows_of(items: NDArray, times: NDArray, rows: NDArray) -> pa.Table:
@@ -158,10 +171,14 @@ def join_core(order: str, window: int) -> Core:
 
 
 def promising_join(
-    stream: Sequence[tuple[int, pa.Table]], order: str, budget: int | None, window: int
+    stream: Sequence[tuple[int, pa.Table]],
+    order: str,
+    budget: int | None,
+    window: int,
+    upto: str = "probe",
 ) -> tuple[int, float]:
     """The pairs that a join with a budget per batch produces, and the seconds that it took."""
-    core, began = join_core(order, window), time.process_time()
+    core, began = replace(join_core(order, window), upto=upto), time.process_time()
     for store, table in stream:
         core.push(f"items{store}", table, budget)
     return core.produced, time.process_time() - began
@@ -298,6 +315,10 @@ def compare(title: str, workload: Workload, tuples: int, size: int, rounds: int)
         exact = took if exact is None else exact
         name = "no budget" if share is None else f"{order}, budget of {share:.0%}"
         print(f"    {name:<24}{found / every:>8.1%}{took:>8.3f}{took / plain:>10.2f}{took / exact:>10.2f}")
+    for upto, name in (("keep", "keep tuples, no more"), ("count", "and count partners")):
+        run = partial(promising_join, tables, "desc", None, workload.window, upto)
+        _, took = least(run, rounds)
+        print(f"    {name:<24}{0:>8.1%}{took:>8.3f}{took / plain:>10.2f}{took / (exact or 1):>10.2f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

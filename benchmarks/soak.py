@@ -1,9 +1,10 @@
 """A long run in which queries join and leave all the time: nothing may grow.
 
-`make soak` runs it for twenty minutes (`ARGS="--minutes 2"`). Rows are pushed and come in files; in each round, some of
-200 queries are dropped and others registered; queries are prodded and looked up. Once a second the soak notes the
-memory of the process, its threads and open files, the files and bytes of the checkpoint, and the time of a batch. At
-the end it compares the last half of the run with itself, prints a report, and exits with 1 if something grows.
+`make soak` runs it for twenty minutes (`ARGS="--minutes 2"`). Rows are pushed, some of them late, and come in files; in
+each round, some of 200 queries are dropped and others registered; queries are prodded and looked up. Once a second the
+soak notes the memory of the process, its threads and open files, the files and bytes of the checkpoint, and the time of
+a batch. At the end it compares the last half of the run with itself, prints a report, and exits with 1 if something
+grows.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ LEAVING = 4  # queries that are dropped in each round; as many join
 ROUNDS_PER_FILE = 4
 INPUT_FILES = 20  # files that stay in the directory; older ones are deleted, as an archive would do
 ROWS = 100
+LATE_EVERY = 50  # rows, of which one is minutes late
 BLOCKS = 20  # of samples: the mean of a block depends little on the one before it
 MOST_GROWTH = {"memory": 0.03, "batch_seconds": 0.3}  # of the mean, from the middle of the run to its end
 BOUNDED = ("checkpoint_files", "checkpoint_bytes", "open_files", "threads")
@@ -97,6 +99,15 @@ def queries(numbers: random.Random) -> Iterator[str]:
                 "SELECT count(*) AS n FROM pushed a LEFT JOIN files b ON a.site = b.site AND a.volume = b.volume "
                 "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 minute [RANGE 5 minutes SLIDE 5 minutes]",
                 f"SELECT site, price FROM {stream} WHERE price > {90 + number % 10} AND volume < {number % 900}",
+                f"SELECT site, sum(price) AS n FROM {window} WHERE volume > {number % 900} GROUP BY site "
+                "EMIT CORRECTIONS WITHIN '20 minutes'",
+                f"SELECT site, count(*) AS n FROM {window} GROUP BY site HAVING n > {number % 20} "
+                "ALERT FOR 2 WINDOWS RESOLVE AFTER 2 WINDOWS SEVERITY 'page' SUMMARY '{site}: {n}'",
+                f"SELECT site, count(*) AS n FROM {window} GROUP BY site HAVING n > {number % 20} "
+                "WITH CONFIDENCE 95% ALERT",
+                f"SELECT site, avg(price) AS n FROM {window} WHERE volume > {number % 900} GROUP BY site "
+                "BACKFILL SINCE '10 minutes ago'",
+                f"SELECT count(*) AS n FROM {window} WHERE volume > {number % 900} BACKFILL",
                 f"WITH both AS (SELECT ts, price FROM pushed UNION ALL SELECT ts, price FROM files) "
                 f"SELECT avg(price) AS n FROM both [RANGE {length} minutes SLIDE {slide}] WHERE price > {number % 100}",
             )
@@ -104,17 +115,21 @@ def queries(numbers: random.Random) -> Iterator[str]:
 
 
 def rows(round_number: int, numbers: random.Random) -> list[tuple[str, float, int, str]]:
-    """Rows of one step of the streams' time."""
+    """Rows of one step of the streams' time, and some that are late."""
     at = START + round_number * STEP
     return [
         (
             f"s{numbers.randrange(50)}",
             round(numbers.random() * 100, 2),
             numbers.randrange(1000),
-            (at + STEP * i / ROWS).strftime("%Y-%m-%d %H:%M:%S.%f"),
+            (at + STEP * i / ROWS - _lateness(i, numbers)).strftime("%Y-%m-%d %H:%M:%S.%f"),
         )
         for i in range(ROWS)
     ]
+
+
+def _lateness(row: int, numbers: random.Random) -> timedelta:
+    return timedelta(minutes=numbers.randrange(1, 10)) if row % LATE_EVERY == 1 else timedelta()
 
 
 class Soak:
@@ -135,8 +150,18 @@ class Soak:
         with transom.Engine(
             checkpoint=str(self.directory / "checkpoint"), backend=self.arguments.backend, **options
         ) as engine:
-            feed = engine.feed("pushed", SCHEMA, time="ts")
-            engine.stream("files", str(self.directory / "input"), time="ts", format="csv", schema=SCHEMA)
+            feed = engine.feed(
+                "pushed", SCHEMA, time="ts", slack="99%", slack_max="1 minute", retain="15 minutes"
+            )
+            engine.stream(
+                "files",
+                str(self.directory / "input"),
+                time="ts",
+                format="csv",
+                schema=SCHEMA,
+                retain="15 minutes",
+            )
+            engine.alerting.file_sink("files", str(self.directory / "alerts"))
             began = sampled = time.monotonic()
             spent: list[float] = []
             while time.monotonic() - began < self.arguments.minutes * 60:
@@ -172,6 +197,7 @@ class Soak:
             else:
                 query.prod()
                 query.results()
+                engine.alerting.events(limit=100)
         for _ in range(min(LEAVING, len(self.living))):
             leaving = self.living.pop(self.numbers.randrange(len(self.living)))
             engine.query(leaving).drop()

@@ -6,6 +6,7 @@ import inspect
 import io
 import re
 import shlex
+import tempfile
 import tomllib
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -35,6 +36,12 @@ ERRORS_OF_SERVERS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the examples write is deleted with the files of the tests."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def examples(path: Path) -> list[tuple[str, str, str]]:
     """The examples in a document that show their output: language, code, output."""
     return [(m[1], m[2], m[3]) for m in FENCE.finditer(path.read_text(encoding="utf-8"))]
@@ -58,29 +65,34 @@ def run_shell(line: str) -> str:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/examples.md", "docs/tutorial.md", "docs/on-demand.md", "docs/promising-tuples.md"],
+    [
+        "README.md",
+        "docs/examples.md",
+        "docs/tutorial.md",
+        "docs/on-demand.md",
+        "docs/promising-tuples.md",
+        "docs/alerts.md",
+    ],
 )
-def test_examples_print_what_the_document_shows(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_print_what_the_document_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    names: dict[str, Any] = {"directory": tmp_path}
+    names: dict[str, Any] = {}
     for language, code, expected in examples(ROOT / name):
         printed = run_python(code, names) if language == "python" else run_shell(code)
         assert printed == expected, code
 
 
-def test_examples_of_input_print_what_the_document_shows(tmp_path: Path) -> None:
-    names: dict[str, Any] = {"directory": tmp_path}
+def test_examples_of_input_print_what_the_document_shows() -> None:
+    names: dict[str, Any] = {}
     for _, code, expected in examples(ROOT / "docs/input.md"):
         assert run_python(code, names) == expected, code
 
 
 @pytest.mark.backends("local", "spark")
-def test_examples_of_lakes_print_what_the_document_shows(make_engine: EngineFactory, tmp_path: Path) -> None:
-    names: dict[str, Any] = {"directory": tmp_path, "make_engine": make_engine}
+def test_examples_of_lakes_print_what_the_document_shows(make_engine: EngineFactory) -> None:
+    names: dict[str, Any] = {"make_engine": make_engine}
     shown = examples(ROOT / "docs/lake.md")
-    assert len(shown) == 3
+    assert len(shown) == 6
     for _, code, expected in shown:
         assert (
             run_python(code.replace('transom.Engine(backend="local")', "make_engine()"), names) == expected
@@ -88,8 +100,22 @@ def test_examples_of_lakes_print_what_the_document_shows(make_engine: EngineFact
 
 
 def test_examples_of_history_print_what_the_document_shows() -> None:
+    names: dict[str, Any] = {}
     for _, code, expected in examples(ROOT / "docs/history.md"):
+        assert run_python(code, names) == expected, code
+
+
+def test_examples_of_early_decisions_print_what_the_document_shows() -> None:
+    shown = examples(ROOT / "docs/early-decisions.md")
+    assert len(shown) == 1
+    for _, code, expected in shown:
         assert run_python(code, {}) == expected, code
+
+
+def test_examples_of_watermarks_print_what_the_document_shows() -> None:
+    names: dict[str, Any] = {}
+    for _, code, expected in examples(ROOT / "docs/watermarks.md"):
+        assert run_python(code, names) == expected, code
 
 
 def test_examples_of_the_sql_reference_print_what_the_document_shows() -> None:
@@ -162,10 +188,12 @@ def test_the_python_interface_is_in_the_reference() -> None:
 
 def documented_classes() -> list[type]:
     from transom.client.connection import Server
+    from transom.client.remote_alerts import RemoteAlerts
     from transom.client.remote_query import RemoteQuery
+    from transom.runtime.alert_handles import AlertHandle, Alerting
     from transom.runtime.handles import Feed, QueryHandle
 
-    return [transom.Engine, QueryHandle, Feed, Server, RemoteQuery]
+    return [transom.Engine, QueryHandle, Feed, Alerting, AlertHandle, Server, RemoteQuery, RemoteAlerts]
 
 
 def test_the_page_of_docstrings_has_every_public_name() -> None:

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 import transom
-from transom.gc_pause import allow_garbage_collection, pause_garbage_collection
+from transom.gc_pause import (
+    MANY_ADDED,
+    allow_garbage_collection,
+    collect_after_growth,
+    pause_garbage_collection,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +78,20 @@ def test_no_search_for_cycles_falls_into_a_batch_of_few_rows(pushed_rows: int, i
         assert gc.isenabled(), "between batches the collector works"
         assert query.results()["x"].to_pylist() == [5]
     assert seen and set(seen) == {is_allowed}
+
+
+@pytest.mark.parametrize(
+    ("added", "present", "searches"),
+    [
+        (MANY_ADDED, MANY_ADDED, 1),
+        (MANY_ADDED, 4 * MANY_ADDED, 1),
+        (MANY_ADDED, 4 * MANY_ADDED + 1, 0),
+        (MANY_ADDED - 1, MANY_ADDED - 1, 0),
+    ],
+)
+def test_a_search_follows_when_the_queries_have_grown_by_a_quarter(
+    added: int, present: int, searches: int
+) -> None:
+    before = gc.get_stats()[2]["collections"]
+    collect_after_growth(added, present)
+    assert gc.get_stats()[2]["collections"] == before + searches

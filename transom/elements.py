@@ -102,6 +102,15 @@ class WindowSpec:
             raise ValueError("the slide of cumulative windows must divide their range")
         object.__setattr__(self, "phase", self.phase % (self.range if self.is_cumulative else self.slide))
 
+    @property
+    def shortest(self) -> int:
+        """A length that no window is shorter than."""
+        if self.calendar is None:
+            return self.slide if self.is_cumulative else self.range
+        if self.is_cumulative:
+            return 0
+        return (self.calendar.range.fewest_days - 1) * MICROSECONDS_OF_DAY  # zones can skip up to a day
+
     @classmethod
     def ending(cls, range: int, slide: int, origin: int = 0) -> WindowSpec:
         """Windows whose ends fall on `origin + k * slide` (the bracket form)."""
@@ -146,10 +155,16 @@ class WindowSpec:
 
 
 class Kind(str, Enum):
-    """Whether a result may still change."""
+    """What a result says about its window and group.
+
+    An early result may still change, and a final one does not, unless its query has EMIT CORRECTIONS. Then a
+    correction replaces the newest result, and a retraction repeats the result that does not hold any more.
+    """
 
     EARLY = "early"
     FINAL = "final"
+    CORRECTION = "correction"
+    RETRACTION = "retraction"
 
 
 @dataclass(frozen=True)
@@ -220,6 +235,13 @@ class EmptyWindows:
 
 
 @dataclass(frozen=True)
+class BackfillStart:
+    """The time since when a new query asks for retained rows (BACKFILL): as text or a number; None for all."""
+
+    since: str | int | None = None
+
+
+@dataclass(frozen=True)
 class Using:
     """How a query without SLIDE is looked up: the structure that is kept for it (USING, WITHIN).
 
@@ -282,6 +304,85 @@ class Preference:
     window: int | None = None
     probes: int | None = None
     time: int | None = None
+
+
+@dataclass(frozen=True)
+class AlertTerms:
+    """When the result rows of a query make an alert fire, and what its events carry (ALERT).
+
+    An alert fires for a group when HAVING held for `windows` windows in a row, and is resolved when it did not hold for
+    `resolve_after` windows in a row. While it fires, a reminder comes for every `repeat` of the window's clock.
+    `labels` and `annotations` are pairs of names and texts; `{name}` in an annotation stands for a value of the result.
+    `sinks` are the names of the sinks that get its events; None: all of the engine.
+    """
+
+    windows: int = 1
+    resolve_after: int = 1
+    repeat: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    sinks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class AlertRule:
+    """An alert on the results of a query, by its name."""
+
+    name: str
+    query: str
+    terms: AlertTerms = AlertTerms()
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A condition on an alert: its name (`alert`), a group column or a label compared with a text.
+
+    `op` is `=`, `!=`, `=~` or `!~`; the last two compare with a regular expression that the whole text must match.
+    """
+
+    name: str
+    op: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Alerts that all `matchers` match are silent until a time of the engine's clock."""
+
+    id: str
+    matchers: tuple[Matcher, ...]
+    until: int
+    created: int
+    author: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class CreateAlert:
+    """An alert is created, or an alert of this name gets another definition."""
+
+    rule: AlertRule
+
+
+@dataclass(frozen=True)
+class DropAlert:
+    """An alert is dropped."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CreateSilence:
+    """Alerts are silenced."""
+
+    silence: Silence
+
+
+@dataclass(frozen=True)
+class EndSilence:
+    """A silence ends before its time."""
+
+    id: str
 
 
 @dataclass(frozen=True)
@@ -406,6 +507,10 @@ Control = (
     | CreateView
     | DropView
     | Tune
+    | CreateAlert
+    | DropAlert
+    | CreateSilence
+    | EndSilence
 )
 
 

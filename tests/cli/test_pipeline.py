@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.pipeline import QueryEntry, load_pipeline, read_pipeline
 from transom.errors import SettingError, SQLError, StateError
 
+NO_ALERTS = SimpleNamespace(summaries=dict)  # of a checkpoint
 WHOLE = """
 engine:
   checkpoint: state
@@ -50,6 +52,16 @@ REFUSED = [
         "an unknown setting",
         QUERIES + "streams: {bids: {path: b, tme: ts}}",
         r"streams.bids.tme: .* did you mean time\?",
+    ),
+    (
+        "an option of a sink beside its format",
+        STREAMS + QUERIES + "sinks: [{format: delta, path: out, mode: upsert}]",
+        "mode: there is no such setting; an option of the format is written under options",
+    ),
+    (
+        "a slack without a unit",
+        QUERIES + "streams: {bids: {path: b, time: ts, slack: 0.99}}",
+        "streams.bids.slack: .* or '99%' to learn it",
     ),
     ("a missing setting", QUERIES + "streams: {bids: {path: b}}", "streams.bids: time is missing"),
     (
@@ -155,6 +167,8 @@ def test_a_stream_with_a_replay_is_replayed() -> None:
 
     class Engine:
         def __getattr__(self, name: str) -> Any:
+            if name == "alerting":
+                return NO_ALERTS
             return lambda *args, **options: declared.append((name, args, options)) or {}
 
     entry = {"path": "b.json", "time": "ts", "slack": "1 s", "replay": {"speed": 60}}
@@ -180,7 +194,7 @@ def test_dropped_and_changed_queries_of_a_checkpoint_are_distinguished(
             return {name: Known(name, "SELECT 1") for name in ("same", "changed", "gone")}
 
         def __getattr__(self, name: str) -> Any:
-            return lambda *args, **options: {}
+            return NO_ALERTS if name == "alerting" else lambda *args, **options: {}
 
     queries = {"same": "SELECT 1", "changed": "SELECT 2", "new": "SELECT 3"}
     entry = {"path": "b.json", "time": "ts"}
@@ -222,7 +236,7 @@ def test_a_query_starts_over_when_its_summary_changes(caplog: pytest.LogCaptureF
             executed.append(text)
 
         def __getattr__(self, name: str) -> Any:
-            return lambda *args, **options: {}
+            return NO_ALERTS if name == "alerting" else lambda *args, **options: {}
 
     same, older = SUMMARY.replace("items", "same"), SUMMARY.replace("items", "old")
     given = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from transom.cli.build_engine import built_engine, declare_pipeline, open_engine
 from transom.cli.main import OK, USAGE, app
 from transom.cli.pipeline import load_pipeline
 from transom.errors import BackendLimitError, SettingError
+from transom.storage.file_store import Store
 
 RULES = """
   by_card: SELECT card, count(*) AS n FROM tx [RANGE 5 minutes SLIDE 1 minute] WHERE amount > 10 GROUP BY card
@@ -51,6 +54,25 @@ def test_a_plan_needs_no_spark(tmp_path: Path) -> None:
     assert "5 queries" in done.output
     done = CliRunner().invoke(app, ["check", str(file)])
     assert (done.exit_code, done.output) == (OK, "fine: 1 stream, 0 tables, 0 views, 5 queries\n")
+
+
+class RunningBackend(PlanningBackend):
+    """Writes checkpoints that an engine on Spark could have written."""
+
+    name = "spark"
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_pipeline_is_checked_after_it_has_run_on_spark(tmp_path: Path) -> None:
+    file = _pipeline(tmp_path, more=f"engine:\n  checkpoint: {tmp_path / 'state'}\n")
+    pipeline = load_pipeline(file)
+    engine = open_engine({**pipeline.engine, "backend": RunningBackend()})
+    declare_pipeline(engine, pipeline)
+    engine.drain()
+    engine.stop()
+    for command in ("check", "explain"):
+        done = CliRunner().invoke(app, [command, str(file)])
+        assert done.exit_code == OK, done.output
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -98,11 +120,11 @@ def test_the_plan_is_that_of_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
-@pytest.mark.parametrize("command", ["run", "serve"])
-def test_a_wrong_pipeline_is_refused_before_spark_starts(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [["run"], ["serve", "--port", "0"]], ids=["run", "serve"])
+def test_a_wrong_pipeline_is_refused_before_spark_starts(tmp_path: Path, command: list[str]) -> None:
     wrong = "\n  q: SELECT count(crad) FROM tx [RANGE 1 minute SLIDE 1 minute]\n"
     more = f"engine:\n  checkpoint: {tmp_path / 'checkpoint'}\n"
-    done = CliRunner().invoke(app, [command, str(_pipeline(tmp_path, wrong, more))])
+    done = CliRunner().invoke(app, [*command, str(_pipeline(tmp_path, wrong, more))])
     assert done.exit_code == USAGE and "card" in done.stderr, done.output
     assert not (tmp_path / "checkpoint").exists()
 
@@ -119,3 +141,20 @@ def test_a_misspelt_format_of_a_sink_is_refused_without_spark() -> None:
         PlanningBackend().sink("parket", {"path": "out"})
     with pytest.raises(BackendLimitError):  # whether Spark has a connector is Spark's to say
         PlanningBackend().sink("kafka", {})
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_a_checkpoint_that_an_engine_uses_is_left_alone(tmp_path: Path, command: str) -> None:
+    """An engine that opens a checkpoint takes it over, so that the running one would stop."""
+    checkpoint = tmp_path / "checkpoint"
+    file = _pipeline(tmp_path)
+    file.write_text(f"engine: {{backend: local, checkpoint: {checkpoint}}}\n{file.read_text()}")
+    with built_engine(load_pipeline(file)):
+        pass
+    held = Store(str(checkpoint))
+    running = {"host": socket.gethostname(), "process": 1, "since": 0}
+    held.write("lease/0000000001.json", json.dumps(running).encode())
+    before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    done = CliRunner().invoke(app, [command, str(file)])
+    assert done.exit_code == OK, done.output
+    assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before

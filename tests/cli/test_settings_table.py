@@ -73,6 +73,12 @@ def test_every_kind_in_use_is_checked_and_explained() -> None:
     assert used == set(CHECKS) == set(KIND_TEXTS)
 
 
+def test_no_section_has_a_setting_twice() -> None:
+    for section, settings in SETTING_SECTIONS.items():
+        names = [setting.name for setting in settings]
+        assert len(names) == len(set(names)), section
+
+
 def test_a_missing_setting_is_named_with_its_help() -> None:
     with pytest.raises(SettingError, match=r"streams\.bids: time is missing: the column that holds"):
         read_settings(STREAM, {"path": "bids.json"}, "streams.bids")

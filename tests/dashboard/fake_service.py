@@ -8,6 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.api.alert_records import (
+    AlertEventInfo,
+    AlertEventList,
+    AlertInfo,
+    AlertList,
+    AlertRuleInfo,
+    AlertSinkInfo,
+    SilenceInfo,
+)
 from transom.api.errors import NotFound
 from transom.api.records import (
     BatchInfo,
@@ -166,6 +175,54 @@ def accuracy() -> Accuracy:
     return Accuracy(score, score, (ItemAccuracy("total", score, score, curve),), 0.9, None, None)
 
 
+class FakeAlerts:
+    """An alert that fires, with an event, a silence and a webhook that fails."""
+
+    def active(self, alert: str | None = None, limit: int = 100) -> AlertList:
+        firing = AlertInfo(
+            "busy <1>",
+            "busy",
+            "firing",
+            {"site": "<b>", "none": None},
+            {"n": 3},
+            {"severity": "page"},
+            {"summary": "<b> has 3"},
+            True,
+            False,
+            "0123456789abcdef",
+            "2013-01-01T12:00:00Z",
+            "2013-01-01T12:01:00Z",
+        )
+        return AlertList((firing, replace(firing, state="pending", id=None, silenced=True)), 3)
+
+    def of_query(self, query: str) -> tuple[int, int]:
+        return 1, 1
+
+    def newest(self, limit: int, alert: str | None = None) -> AlertEventList:
+        (firing, _) = self.active().alerts
+        shared = {name: value for name, value in vars(firing).items() if name != "state"}
+        event = AlertEventInfo(
+            **shared,
+            event_id="0123456789abcdef-1",
+            state="withdrawn",
+            window_start="2013-01-01T12:00:00Z",
+            window_end="2013-01-01T12:01:00Z",
+            batch=3,
+            made="2013-01-01T12:02:00Z",
+            reason="<dropped>",
+        )
+        return AlertEventList((event,), "4.0")
+
+    def rules(self) -> tuple[AlertRuleInfo, ...]:
+        return (AlertRuleInfo("busy <1>", "busy", 1, 1, None, {}, {}, None, True, 1, 1, 5),)
+
+    def silences(self) -> tuple[SilenceInfo, ...]:
+        return (SilenceInfo("abc", ("site=<b>",), 60 * MINUTE, 0, "<ann>", "known"),)
+
+    def sinks(self) -> tuple[AlertSinkInfo, ...]:
+        return (AlertSinkInfo("pager", "webhook", 4, 3, 2, 1, 0, "HTTP status <503>"),)
+
+
 class FakeService:
     """The part of a service that the dashboard calls."""
 
@@ -173,6 +230,7 @@ class FakeService:
         self._queries = {query.name: query for query in queries}
         self._streams = streams
         self.state, self.failure = "running", None
+        self.alerts = FakeAlerts()
         self.trend_calls: list[str] = []
 
     def status(self) -> ServiceStatus:

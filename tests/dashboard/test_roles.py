@@ -35,8 +35,14 @@ ARGUMENTS = {
     "pause": ("q",),
     "resume": ("q",),
     "drop": ("q",),
+    "silence": ([], "1 hour"),
+    "unsilence": ("abc",),
 }
-PASSED_ON = {"change": ("q", "q", "", [], None, {})}  # it neither pauses nor resumes
+PASSED_ON = {
+    "change": ("q", "q", "", [], None, {}),  # it neither pauses nor resumes
+    "silence": ([], "1 hour", None, "ops", "from the dashboard"),
+}
+OF_ALERTS = ("silence", "unsilence")
 
 
 @contextmanager
@@ -75,7 +81,8 @@ def test_each_action_checks_the_role(role: Role, name: str) -> None:
         assert not service.method_calls
     else:
         action(*ARGUMENTS[name])
-        getattr(service, name).assert_called_once_with(*PASSED_ON.get(name, ARGUMENTS[name]))
+        owner = service.alerts if name in OF_ALERTS else service
+        getattr(owner, name).assert_called_once_with(*PASSED_ON.get(name, ARGUMENTS[name]))
 
 
 def test_views_change_nothing_except_through_actions() -> None:

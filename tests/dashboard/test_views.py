@@ -9,6 +9,14 @@ import pytest
 from tests.dashboard.fake_service import COLUMNS, MINUTE, FakeService, accuracy, query, result, results
 from transom.dashboard.accuracy_view import AccuracyMonitor, expectation_html, scores_html
 from transom.dashboard.actions import Actions
+from transom.dashboard.alerts_view import (
+    AlertsData,
+    active_html,
+    events_html,
+    figures_html,
+    silences_html,
+    sinks_html,
+)
 from transom.dashboard.lookup_panel import LookupRange, lookup_range
 from transom.dashboard.query_view import decisions_html, late_text, refresh_refusal
 from transom.dashboard.result_table import SHOWN_RESULTS, refresh_note, result_table
@@ -196,3 +204,27 @@ def test_a_new_setting_is_shown_before_the_engine_applies_it():
     assert monitor.current(tuned) == (0.5, False)
     monitor.follow(before)
     assert monitor.pending is None
+
+
+def test_alerts_are_shown_with_what_rows_say_escaped():
+    alerts = FakeService().alerts
+    data = AlertsData(
+        alerts.active(), alerts.newest(5).events, alerts.silences(), alerts.rules(), alerts.sinks()
+    )
+    shown = active_html(data.active, True)
+    assert "early firing" in shown and "&lt;b&gt; has 3" in shown and "<b> has 3" not in shown
+    assert shown.count('data-testid="silence"') == 1 and "and 1 more" in shown  # one of the two is silenced
+    assert "null" in shown and "severity: page" in shown
+    assert "withdrawn" in events_html(data.events) and "&lt;dropped&gt;" in events_html(data.events)
+    assert "site=&lt;b&gt;" in silences_html(data.silences)
+    assert "HTTP status &lt;503&gt;" in sinks_html(data.sinks)
+    assert "Groups beyond the limit" in figures_html(data)
+
+
+def test_no_alerts():
+    nothing = FakeService().alerts.active()
+    nothing = type(nothing)((), 0)
+    assert "Nothing fires" in active_html(nothing, True) and "No alerts yet" in active_html(nothing, False)
+    assert (
+        "No events" in events_html(()) and "No silences" in silences_html(()) and "No sinks" in sinks_html(())
+    )

@@ -21,14 +21,13 @@ def engine_options(strategy: Strategy, naive: bool, executor_rows: int | None) -
     """The options of an engine that shares work as a strategy says."""
     sharing = "shared" if strategy.shared else "unshared"
     slicing = "paned" if strategy.paned else "paired"
-    limits = (
-        Limits() if executor_rows is None else Limits(driver_rows=executor_rows, driver_groups=executor_rows)
-    )
+    generations = {"young_selections": 2, "old_per_young": 1}  # cases have few queries
+    rows = {} if executor_rows is None else {"driver_rows": executor_rows, "driver_groups": executor_rows}
     return {
         "strategy": "naive" if naive else "auto" if strategy.adapts else f"{sharing}_{slicing}",
         "fragments": strategy.fragments.value,
         "state": strategy.place.value,
-        "limits": limits,
+        "limits": Limits(**generations, **rows),
         "passes": PASSES if strategy.rolls else [step for step in PASSES if step.name != "rollups"],
     }
 

@@ -284,7 +284,10 @@ def retained_is_right(
 
 def identity(query: Query, row: Row, batch_id: int) -> tuple[Any, ...]:
     keys = [item.name for item in query.items if item.sql.startswith("`k")]
-    return batch_id, row["window_end"], *(repr(plain(row[name])) for name in keys)
+    corrected = (
+        () if query.corrections is None else (row.get("transom_kind", row.get("kind")), row["revision"])
+    )
+    return batch_id, row["window_end"], *(repr(plain(row[name])) for name in keys), *corrected
 
 
 def plain(value: Any) -> Any:

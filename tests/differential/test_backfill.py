@@ -23,7 +23,7 @@ from transom import oracle
 from transom.durations import parse_duration, parse_instant
 from transom.elements import Clock, ClockKind, Punctuation
 from transom.plan.limits import Limits
-from transom.runtime import row_history
+from transom.runtime import batch_replay, row_history, slice_tiers, slice_work
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 from transom.sql import Catalog, Relation
@@ -55,6 +55,11 @@ ITEMS = [
     "count(DISTINCT price)",
     "sum(price) FILTER (WHERE site > 1)",
 ]
+WIDE = {  # slices of these answer for queries over fewer groups
+    f"wide{i}": "SELECT site, sum(price) AS s, max(price) AS m FROM bids [RANGE 1 hour SLIDE 1 minute] "
+    f"{where} GROUP BY site"
+    for i, where in enumerate(CONDITIONS[:2])
+}
 STRATEGIES: list[dict[str, Any]] = [
     {},
     {"strategy": "naive"},
@@ -69,6 +74,13 @@ def text_of(dice: Random) -> str:
     having = dice.choice(["", "HAVING count(*) > 1"])
     where = dice.choice(CONDITIONS)
     return f"SELECT {keys}{dice.choice(ITEMS)} AS x FROM bids {dice.choice(WINDOWS)} {where}{group} {having}"
+
+
+def corrected(dice: Random, text: str, options: dict[str, Any]) -> str:
+    """A query that also corrects results, or not."""
+    if dice.random() < 0.6 or "SESSION" in text or options.get("state") == "executors":
+        return text
+    return f"{text} EMIT CORRECTIONS WITHIN '{dice.choice([5, 30, 300])} seconds'"
 
 
 def rows_of(dice: Random, number: int) -> list[dict[str, Any]]:
@@ -121,6 +133,11 @@ class Program:
         if rows or closed is not None:
             self.given.append(oracle.OracleBatch("bids", rows, after=[closed] if closed else []))
 
+    def seal(self) -> None:
+        """Make slices of all retained rows."""
+        while self.engine._loop.tend_history():
+            pass
+
     def fall_idle(self) -> None:
         self.now += parse_duration("2 minutes")
         self.engine.step(1)
@@ -129,7 +146,7 @@ class Program:
 
 def comparable(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Results in any order."""
-    names = ("window_start", "window_end", "site", "x", "rows")
+    names = ("window_start", "window_end", "site", "x", "rows", "kind", "revision")
     values = [
         tuple(
             parse_instant(value)
@@ -137,11 +154,20 @@ def comparable(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             else round(value, 6)
             if isinstance(value, float)
             else value
-            for value in map(row.get, names)
+            for value in map((row if "revision" in row else {**row, "kind": None}).get, names)
         )
         for row in rows
     ]
     return sorted(values, key=lambda row: tuple((value is None, value) for value in row))
+
+
+def newest_time(engine: Engine) -> datetime:
+    """The time of the newest row of a committed batch; the last of all times before the first row."""
+    state = engine._loop.state.stream("bids")
+    newest = state.clock(engine._loop.declared.stream("bids").rules.clock).newest
+    if newest is None:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=newest)
 
 
 @pytest.mark.parametrize("number", case_seeds(0, 60))
@@ -150,12 +176,19 @@ def test_a_query_that_asks_for_the_past_has_the_results_of_one_that_was_there(
 ) -> None:
     dice = Random(1_000 * seed + number)
     monkeypatch.setattr(row_history, "MERGED_FILES", dice.choice([2, 4, 16]))
+    monkeypatch.setattr(batch_replay, "JOINED_ROWS", dice.choice([20_000, 20_000, 4]))
+    monkeypatch.setattr(slice_work, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(slice_work, "ROWS_PER_SLICE", 0)
+    monkeypatch.setattr(slice_tiers, "ROWS_PER_SLICE", 0)
+    monkeypatch.setattr(row_history, "LARGEST_MERGE", dice.choice([1 << 24, 1 << 24, 4_000, 1]))
     limits = Limits(backfill_share=dice.choice([0.0, 0.001, 0.1, 2.0]))
     options = {**dice.choice(STRATEGIES), "limits": limits}
     retain = dice.choice(["1 hour", "1 hour", "5 minutes", "2 minutes", "40 seconds"])
     program = Program(make_engine, tmp_path / "checkpoint", options, retain)
-    texts = [text_of(dice) for _ in range(4)]
+    texts = [corrected(dice, text_of(dice), options) for _ in range(4)]
     program.engine.register_all({f"live{i}": text for i, text in enumerate(texts[:2])})
+    if dice.random() < 0.5:
+        program.engine.register_all(WIDE)
     newcomers = {"past0": texts[1], "past1": texts[2], "past2": texts[3]}
     joins = {name: dice.randrange(1, BATCHES) for name in newcomers}
     since = {
@@ -169,7 +202,14 @@ def test_a_query_that_asks_for_the_past_has_the_results_of_one_that_was_there(
         rows = rows_of(dice, at)
         newest = max([newest, *(parse_instant(row["ts"]) for row in rows)])
         for name in [name for name, batch in joins.items() if batch == at]:
-            program.engine.register(newcomers[name], name, since=since[name])
+            wanted = since[name]
+            if isinstance(wanted, datetime):  # a time after the newest row is refused
+                wanted = since[name] = min(wanted, newest_time(program.engine))
+            if dice.random() < 0.3:
+                text = wanted if isinstance(wanted, str) else wanted.isoformat()
+                program.engine.register(f"{newcomers[name]} BACKFILL SINCE '{text}'", name)
+            else:
+                program.engine.register(newcomers[name], name, since=wanted)
             starts[name] = program.engine._loop.directory.waiting.control[-1].since  # type: ignore[union-attr]
             oldest[name] = newest - parse_duration(retain)
         closed = None
@@ -179,6 +219,8 @@ def test_a_query_that_asks_for_the_past_has_the_results_of_one_that_was_there(
         elif dice.random() < 0.05:
             closed = Punctuation(CLOCK, newest + 1_000_000)
         program.batch(rows, closed)
+        if dice.random() < 0.3:
+            program.seal()
         if dice.random() < 0.1:
             program.fall_idle()
         if dice.random() < 0.15:

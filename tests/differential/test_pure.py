@@ -29,6 +29,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "naive": {"naive": True},
     "adapting": {"strategy": Strategy(adapts=True)},
     "moving in nearly every batch": {"strategy": Strategy(adapts=True, limits=Limits(clearly_better=3.0))},
+    "with young selections": {"strategy": Strategy(limits=Limits(young_selections=2, old_per_young=1))},
     "without roll-ups": {"strategy": Strategy(rolls=False)},
     "with the executors": {"strategy": Strategy(place=Place.EXECUTORS)},
     "with the executors when there are many groups": {"strategy": Strategy(), "executor_rows": 3},

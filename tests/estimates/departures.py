@@ -1,8 +1,12 @@
-"""New York's flights as a query by hour and origin sees them: real delays, days and nights, small counts."""
+"""New York's flights as a query by hour and origin sees them: real delays, days and nights, small counts.
+
+`python -m tests.estimates.departures 120` prints how good estimates are over so many days, without and with the hour.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +16,7 @@ from tests.estimates.streams import LEFT, EmittedResults, Floats
 from transom.cli.flights import flights
 from transom.elements import Emit
 from transom.estimates import EarlyValues, Estimator, FinalValues, ItemKind
+from transom.estimates.early_values import value_accuracy
 
 HOUR = 3_600_000_000
 ORIGINS = ("EWR", "JFK", "LGA")
@@ -65,8 +70,8 @@ class Hours:
         return [known.mean(), known.max(), known.sum(), count]
 
 
-def run(data: Hours, days: int, emitted_at: tuple[float, ...]) -> EmittedResults:
-    """A query that emits whenever one of `emitted_at` of the hour is left."""
+def run(data: Hours, days: int, emitted_at: tuple[float, ...], tells_time: bool = True) -> EmittedResults:
+    """A query that emits whenever one of `emitted_at` of the hour is left; estimates know the hour if it tells them."""
     estimator = Estimator.of(Emit(at=(0.5,)), KINDS, 1.0)
     estimated: dict[tuple[int, int], list[tuple]] = {}
     results: list[tuple] = []
@@ -79,6 +84,7 @@ def run(data: Hours, days: int, emitted_at: tuple[float, ...]) -> EmittedResults
         ]
         if seen:
             early_values = _early_values(seen, now, emitted_at)
+            early_values = replace(early_values, end=early_values.end if tells_time else None)
             estimates = estimator.estimate(early_values)
             estimator = estimator.with_observation(early_values, estimates)
             for at in np.flatnonzero(early_values.emitted).tolist():
@@ -92,7 +98,8 @@ def run(data: Hours, days: int, emitted_at: tuple[float, ...]) -> EmittedResults
             if (row := data.row(closing, origin, -OPEN)) is not None
         ]
         if finals:
-            estimator = estimator.with_finals(_finals(finals, closing, now))
+            closed = _finals(finals, closing, now)
+            estimator = estimator.with_finals(replace(closed, end=closed.end if tells_time else None))
         for origin, row in finals:
             results += [(*emitted, row, left) for *emitted, left in estimated.pop((closing, origin), [])]
     columns = [np.array([row[i] for row in results], np.float64) for i in range(6)]
@@ -112,6 +119,7 @@ def _early_values(
         _table(items),
         now * HOUR,
         np.isin(left, emitted_at),
+        (np.array(window, np.int64) + 1) * HOUR,
     )
 
 
@@ -120,7 +128,12 @@ def _finals(finals: list[tuple[int, list[float]]], window: int, now: int) -> Fin
     items = np.array(rows)
     windows = np.full(len(rows), window)
     return FinalValues(
-        np.array(origin, np.int64), windows, items[:, -1].astype(np.int64), _table(items), now * HOUR
+        np.array(origin, np.int64),
+        windows,
+        items[:, -1].astype(np.int64),
+        _table(items),
+        now * HOUR,
+        (windows + 1) * HOUR,
     )
 
 
@@ -128,3 +141,28 @@ def _table(items: Floats) -> pa.Table:
     return pa.table(
         {kind.name: pa.array(c, mask=np.isnan(c)) for kind, c in zip(KINDS, items.T, strict=True)}
     )
+
+
+def main() -> None:
+    """Print the accuracy of projections, and the coverage and width of bounds, for each moment."""
+    days, moments = int(sys.argv[1]), (0.5, 0.0, -0.5)
+    data = Hours.of(days)
+    for tells_time in (False, True):
+        results = run(data, days, moments, tells_time)
+        for left in moments:
+            one = results.where(results.left == left)
+            bounded, inside = one.covered()
+            accuracy = np.nanmean(value_accuracy(one.projected, one.final), axis=0)
+            error = np.nanmean(np.abs(one.projected - one.final), axis=0)
+            width = np.nanmean(one.high - one.low, axis=0)
+            for i, kind in enumerate(KINDS):
+                print(
+                    f"{'with' if tells_time else 'without'} the hour, {left:+.1f} left, {kind.name}: accuracy "
+                    f"{accuracy[i]:.1%}, error {error[i]:.2f}, covered {inside[i] / bounded[i]:.1%}, "
+                    f"width {width[i]:.2f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transom.columns.arrays import Ints
+from transom.durations import HOUR
 from transom.elements import Emit
 from transom.errors import StateError
 from transom.estimates import EarlyValues, EstimateLimits, Estimates, Estimator, FinalValues, ItemKind
@@ -28,6 +30,11 @@ def table(n: list[Any], x: list[Any], who: list[Any] | None = None) -> pa.Table:
     return pa.table({"n": pa.array(n, pa.int64()), "x": pa.array(x, pa.float64()), "who": texts})
 
 
+def ends(count: int, window: int) -> Ints:
+    """The end of a window that lasts seven hours."""
+    return np.full(count, (window + 1) * 7 * HOUR)
+
+
 def early_values(
     groups: list[int], window: int, left: float, items: pa.Table, emitted: bool = True, made: int = 0
 ) -> EarlyValues:
@@ -40,13 +47,19 @@ def early_values(
         items,
         made,
         np.full(count, emitted),
+        ends(count, window),
     )
 
 
 def finals(groups: list[int], window: int, items: pa.Table, made: int = 0) -> FinalValues:
     count = len(groups)
     return FinalValues(
-        np.array(groups, np.int64), np.full(count, window), np.ones(count, np.int64), items, made
+        np.array(groups, np.int64),
+        np.full(count, window),
+        np.ones(count, np.int64),
+        items,
+        made,
+        ends(count, window),
     )
 
 
@@ -75,7 +88,7 @@ def taught(windows: int, groups: int = 1, emit: Emit = AT, seed: int = 1) -> Est
 def same(one: Estimates, other: Estimates) -> bool:
     return all(
         np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True)
-        for name in ("projected", "low", "high")
+        for name in ("projected", "low", "high", "spread")
     )
 
 
@@ -114,7 +127,7 @@ def test_bounds_enclose_values_and_neither_restarts_nor_order_change_estimates(
             again, from_restart = observe(restarted, seen)
             assert same(found, from_restart) and again.dumps() == estimator.dumps()
             shuffled, other = observe(shuffled, mixed)
-            taken = Estimates(found.projected[order], found.low[order], found.high[order])
+            taken = found.take(np.array(order, np.int64))
             assert same(taken, other)
             known = ~np.isnan(found.low)
             assert np.array_equal(known, ~np.isnan(found.high))
@@ -251,7 +264,8 @@ def test_the_number_of_groups_is_bounded_and_the_oldest_are_evicted() -> None:
 def test_very_many_groups_cost_no_more_than_some() -> None:
     random = np.random.default_rng(4)
     names = random.integers(-(2**63), 2**63 - 1, 20_000).tolist()
-    estimator = Estimator.of(AT, KINDS, 1.0)
+    limits = EstimateLimits(groups=2_048)
+    estimator = Estimator.of(AT, KINDS, 1.0, limits)
     for window in range(3):
         counts = random.poisson(50, len(names))
         items = table(counts.tolist(), [1.0] * len(names))
@@ -260,9 +274,23 @@ def test_very_many_groups_cost_no_more_than_some() -> None:
         estimator = estimator.with_finals(finals(names, window, more))
     assert found.projected.shape == (len(names), 2)
     assert np.median(np.abs(found.projected[:, 0] / (2 * counts) - 1)) < 0.1
-    assert len(estimator.groups.key) <= EstimateLimits().groups
-    assert estimator.accuracy().items[0].total.pairs == 2 * EstimateLimits().groups
+    assert len(estimator.groups.key) <= limits.groups
+    assert estimator.accuracy().items[0].total.pairs == 2 * limits.groups
     assert len(estimator.dumps()) < 1_000_000
+
+
+def test_ten_thousand_groups_have_a_history_of_their_own() -> None:
+    random = np.random.default_rng(4)
+    names, sizes = list(range(10_000)), random.lognormal(3, 1.5, 10_000)
+    estimator = Estimator.of(AT, KINDS, 1.0)
+    for window in range(6):
+        counts = random.poisson(sizes) + 1
+        early = random.binomial(counts, 0.05) + 1  # little has come: the group's history says more
+        items = table(early.tolist(), [1.0] * len(names))
+        estimator, found = observe(estimator, early_values(names, window, 0.95, items))
+        estimator = estimator.with_finals(finals(names, window, table(counts.tolist(), [1.0] * len(names))))
+    assert len(estimator.groups.key) == len(names)
+    assert np.abs(found.projected[:, 0] - counts).sum() / counts.sum() < 0.2
 
 
 @pytest.mark.parametrize("late", [0, 3])

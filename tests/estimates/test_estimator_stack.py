@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.estimates.test_estimator import NUMBERS, early_values, finals, observe
+from tests.estimates.test_estimator import NUMBERS, early_values, ends, finals, observe
 from transom.columns.array_bytes import unpack
 from transom.elements import Emit, WindowSpec
 from transom.estimates import EstimateLimits, Estimates, Estimator, ItemKind, Quality
@@ -76,7 +76,16 @@ def test_a_stack_learns_and_estimates_as_its_queries_do_alone(steps: list[Any]) 
         query, group, values = columns([rows for _, rows, _ in step])
         count = len(query)
         left = np.array([left for left, _, _ in step])[query] if count else np.empty(0)
-        early = EarlyRows(query, group, np.full(count, window), left, values, 0, np.ones(count, np.bool_))
+        early = EarlyRows(
+            query,
+            group,
+            np.full(count, window),
+            left,
+            values,
+            0,
+            np.ones(count, np.bool_),
+            end=ends(count, window),
+        )
         together = stack.estimate(early)
         stack = stack.with_early(early, together)
         bounds = np.searchsorted(query, np.arange(len(QUERIES) + 1)).tolist()
@@ -87,7 +96,9 @@ def test_a_stack_learns_and_estimates_as_its_queries_do_alone(steps: list[Any]) 
                 alone[i], found = observe(alone[i], seen)
                 assert_same(found, together.take(slice(start, stop)))
         query, group, values = columns([rows for _, _, rows in step])
-        stack = stack.with_finals(FinalRows(query, group, np.full(len(query), window), values, 0))
+        count = len(query)
+        finals_of_all = FinalRows(query, group, np.full(count, window), values, 0, end=ends(count, window))
+        stack = stack.with_finals(finals_of_all)
         for i, (_, _, rows) in enumerate(step):
             if rows:
                 alone[i] = alone[i].with_finals(finals([row[0] for row in rows], window, table(rows)))
@@ -139,7 +150,8 @@ def test_only_the_query_whose_numbers_fail_starts_anew(monkeypatch: pytest.Monke
     group, window = np.ones(2, np.int64), np.zeros(2, np.int64)
     numbers = np.array([[10.0, 1.0], [13.0, 1.0]])
     specs = WindowSpecs.of([WindowSpec(1, 1)] * 2)
-    results = ResultValues(batch, np.arange(2), specs, group, window, numbers, values)
+    end = ends(2, 0)
+    results = ResultValues(batch, np.arange(2), specs, group, window, end, numbers, values)
     stacks.learn([results], 0, {}, {})
     after = dict(stacks.estimators())
     assert_equal(after["good"], taught.with_finals(finals([1], 0, table([(1, 10.0, 1.0)]))))

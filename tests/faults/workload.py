@@ -52,9 +52,20 @@ QUERIES = {
         f"SELECT name, count(*) AS n FROM bids {WINDOW} JOIN sites ON bids.site = sites.site GROUP BY name",
         leaves=15,
     ),
+    "corrected": Membership(
+        f"SELECT site, sum(price) AS p FROM bids {WINDOW} GROUP BY site EMIT CORRECTIONS WITHIN '1 hour'",
+        joins=1,
+    ),
+    "from_the_past": Membership(
+        f"SELECT site, sum(price) AS p, count(*) AS n FROM bids {WINDOW} GROUP BY site BACKFILL", joins=10
+    ),
     "by_rows": Membership("SELECT max(price) AS top FROM bids [ROWS 5 SLIDE 3]", joins=4),
     "above": Membership(
         "SELECT count(*) AS groups, max(p) AS top FROM per_site [RANGE 4 minutes SLIDE 2 minutes]", joins=2
+    ),
+    "alerting": Membership(
+        f"SELECT site, count(*) AS n FROM bids {WINDOW} GROUP BY site HAVING count(*) > 2 "
+        "ALERT FOR 2 WINDOWS RESOLVE AFTER 2 WINDOWS"
     ),
     "short_stay": Membership(f"SELECT count(*) AS n FROM bids {WINDOW}", joins=7, leaves=16),
     "on_demand": Membership(
@@ -69,7 +80,7 @@ LOOKUPS = (
     "SELECT site, sum(price) AS p FROM bids [RANGE 1 minute] GROUP BY site",
     "SELECT site, max(price) AS m, count(*) AS n FROM bids [RANGE 3 minutes] GROUP BY site",
 )
-AT_ONCE = ("per_site", "by_rows", "on_demand")  # few, because Spark is slow
+AT_ONCE = ("per_site", "by_rows", "on_demand", "alerting")  # few, because Spark is slow
 SINKS = ("per_site", "named", "by_rows", "short_stay")
 
 
@@ -117,12 +128,14 @@ class Workload:
         """The queries that are registered when so many batches were begun."""
         if self.at_once:
             return list(AT_ONCE)
-        return [name for name, query in QUERIES.items() if query.is_registered(begun)]
+        there = [name for name, query in QUERIES.items() if query.is_registered(begun)]
+        # Results over groups on the executors can't be corrected.
+        return [name for name in there if self.state == "driver" or name != "corrected"]
 
     @property
     def limits(self) -> Limits:
         """Late and rejected rows of a feed are written by the driver, those of files by the backend."""
-        limits = Limits(process_ends=NEVER)
+        limits = Limits(process_ends=NEVER, backfill_share=0.0)
         return limits if self.source == "feed" else replace(limits, pushed_rows=0)
 
     def run(self, place: Path) -> None:
@@ -149,6 +162,8 @@ class _Run:
             limits=workload.limits,
         )
         stream: dict[str, Any] = {"time": "ts", "slack": "30 s", "retain": "6 minutes"}
+        if workload.source == "feed":
+            stream |= {"slack": "80%", "slack_start": "30 s", "slack_max": "40 s"}
         if not workload.at_once:
             stream |= {"overload": "sideline", "budget": 12, "share": 1}
         if workload.source == "feed":
@@ -165,6 +180,7 @@ class _Run:
         for name in workload.queries(begun):
             self.register(name)
         self.engine.sink("parquet", str(place / "out" / "all"))
+        self.engine.alerting.file_sink("files", str(place / "out" / "alerts"))
         self.engine.sink("parquet", str(place / "out" / "days"), partition_by="day", merge_files=3)
 
     def begun(self) -> int:
@@ -208,6 +224,9 @@ class _Run:
         while (begun := self.begun()) < BATCHES or self.committed() < begun:
             self.clock.now = self.workload.time_of(begun)
             if self.committed() == begun:
+                self.engine._loop.backfill(
+                    NEVER
+                )  # a query that joined with the last batch takes part in the next one
                 self.prepare_batch(begun)
             self.engine.step(1)
         while self.engine.step():
@@ -250,6 +269,8 @@ class _Run:
             "results": {
                 name: sorted(_finals(name, engine.query(name).results().to_pylist())) for name in living
             },
+            "alerts": _lines([event.to_json() for event in engine.alerting.events()[0]]),
+            "sink of alerts": _lines(self.alerts()),
             "late": _lines(engine.late("bids").to_pylist()),
             "rejected": _lines(engine.rejected("bids").to_pylist()),
             "retained": sorted(self.retained()),
@@ -272,6 +293,11 @@ class _Run:
             yield from _finals(
                 name, [{**json.loads(line), "batch": batch} for line in file.read_text().splitlines()]
             )
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The events that the sink of alerts has."""
+        files = (self.place / "out" / "alerts").glob("*.jsonl")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     def days(self) -> list[dict[str, Any]]:
         """The results that the sink by day has. The day is left out: some results have the day when they were made."""

@@ -68,3 +68,19 @@ def test_decimals_are_read_with_all_their_digits(value: Any, expected: str) -> N
 def test_what_is_no_decimal_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="column c: "):
         pushed_column([value], pa.field("c", pa.decimal128(38, 10)), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.struct([("a", pa.int64())]), {"a": 1, "b": 2}),
+        (pa.list_(pa.struct([("a", pa.int64())])), [{"a": 1}, {"b": 2}]),
+        (pa.map_(pa.string(), pa.struct([("a", pa.int64())])), {"k": {"b": 2}}),
+        (pa.struct([("a", pa.struct([("c", pa.string())]))]), {"a": {"b": 2}}),
+    ],
+)
+def test_a_field_that_the_struct_does_not_have_is_refused_and_not_dropped(
+    kind: pa.DataType, value: Any
+) -> None:
+    with pytest.raises(ValueError, match="column c: it has no field b; its fields are"):
+        pushed_column([value], pa.field("c", kind), "UTC")

@@ -11,12 +11,14 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transom.backends.spark.cluster import free_ports
 
 HOST = "127.0.0.1"
+USER, PASSWORD = "reader", "pa55word-of-the-reader"
 Message = tuple[int, str | None, bytes | str | None]  # partition, key and value
 
 
@@ -33,14 +35,22 @@ def jars_of(pom: str) -> list[str]:
         return target.read_text().strip().split(":")
 
 
+@dataclass(frozen=True)
+class Broker:
+    """The addresses of a broker: one for everybody, and one for which clients need a password."""
+
+    servers: str
+    guarded_servers: str
+
+
 @contextmanager
-def kafka_broker(patience: float = 60.0) -> Iterator[str]:
-    """The address of a broker that accepts connections; its process ends with the block."""
+def kafka_broker(patience: float = 60.0) -> Iterator[Broker]:
+    """A broker that accepts connections; its process ends with the block."""
     jars = ":".join(jars_of("broker.xml"))
     scratch = Path(tempfile.mkdtemp(prefix="transom-kafka-"))
-    port, controller = free_ports(2)
+    port, guarded, controller = free_ports(3)
     settings = scratch / "server.properties"
-    settings.write_text(_settings(port, controller, scratch / "logs"))
+    settings.write_text(_settings(port, guarded, controller, scratch / "logs"))
     java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", jars]
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     process = None
@@ -51,7 +61,7 @@ def kafka_broker(patience: float = 60.0) -> Iterator[str]:
             subprocess.run(prepare, check=True, **where)  # type: ignore[call-overload]
             process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], **where)  # type: ignore[call-overload]
         _await(process, port, scratch / "broker.log", patience)
-        yield f"{HOST}:{port}"
+        yield Broker(f"{HOST}:{port}", f"{HOST}:{guarded}")
     finally:
         if process is not None:
             process.kill()
@@ -59,17 +69,20 @@ def kafka_broker(patience: float = 60.0) -> Iterator[str]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _settings(port: int, controller: int, logs: Path) -> str:
-    listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
+def _settings(port: int, guarded: int, controller: int, logs: Path) -> str:
+    listeners = f"PLAINTEXT://{HOST}:{port},SASL_PLAINTEXT://{HOST}:{guarded}"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     return "\n".join(
         [
             "process.roles=broker,controller",
             "node.id=1",
             f"controller.quorum.voters=1@{HOST}:{controller}",
-            f"listeners={listeners}",
-            f"advertised.listeners=PLAINTEXT://{HOST}:{port}",
+            f"listeners={listeners},CONTROLLER://{HOST}:{controller}",
+            f"advertised.listeners={listeners}",
             "controller.listener.names=CONTROLLER",
-            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms=PLAIN",
+            f'listener.name.sasl_plaintext.plain.sasl.jaas.config={module} required user_{USER}="{PASSWORD}";',
             "inter.broker.listener.name=PLAINTEXT",
             f"log.dirs={logs}",
             "offsets.topic.replication.factor=1",
@@ -124,6 +137,24 @@ class Topics:
         ]
         frame = self.spark.createDataFrame(rows, "partition int, key string, value binary").coalesce(1)
         self._options(frame.write.format("kafka")).option("topic", topic).save()
+
+    def send_in_transaction(self, topic: str, values: Sequence[str], commit: bool) -> None:
+        """Append messages to the first partition in one transaction, which is committed or aborted."""
+        jvm = self.spark._jvm
+        properties = jvm.java.util.Properties()
+        properties.setProperty("bootstrap.servers", self.servers)
+        properties.setProperty("transactional.id", uuid.uuid4().hex)
+        text = jvm.org.apache.kafka.common.serialization.StringSerializer
+        producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(properties, text(), text())
+        try:
+            producer.initTransactions()
+            producer.beginTransaction()
+            for value in values:
+                producer.send(jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, 0, None, value))
+            producer.flush()
+            producer.commitTransaction() if commit else producer.abortTransaction()
+        finally:
+            producer.close()
 
     def read(self, topic: str) -> list[tuple[str | None, str]]:
         """All messages of a topic, as keys and values, in their order within each partition."""

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine_factory import EngineFactory
-from tests.kafka.broker import Topics, jars_of, kafka_broker
+from tests.kafka.broker import Broker, Topics, jars_of, kafka_broker
 from transom.backends.spark.session import start_session
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[str]:
-    with kafka_broker() as address:
-        yield address
+def broker() -> Iterator[Broker]:
+    with kafka_broker() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +35,8 @@ def kafka_session(connector: list[str]) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def topics(kafka_session: SparkSession, servers: str) -> Topics:
-    return Topics(kafka_session, servers)
+def topics(kafka_session: SparkSession, broker: Broker) -> Topics:
+    return Topics(kafka_session, broker.servers)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""One life of an engine that reads a topic and writes results to another: it may be killed at a failpoint.
+"""One life of an engine that reads a topic and writes results to another, to files and to a table of Delta Lake.
+
+It may be killed at a failpoint.
 
 usage: python -m tests.kafka.life CHECKPOINT SERVERS TOPIC RESULTS JARS [FAILPOINT BATCH]
 """
@@ -43,6 +45,7 @@ def main() -> None:
     query = engine.register(SQL, "counts")
     query.sink("kafka", **{"kafka.bootstrap.servers": servers}, topic=results)
     query.sink("parquet", f"{checkpoint}-files")
+    query.sink("delta", f"{checkpoint}-table", mode="upsert", partition_by="day")
     arm(die)
     engine.drain(close=True)
     for row in query.results().sort_by([("window_end", "ascending"), ("site", "ascending")]).to_pylist():

@@ -6,6 +6,8 @@ import json
 import logging
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ import pytest
 
 import transom
 from tests.engine_factory import EngineFactory
-from tests.kafka.broker import Message, Topics
+from tests.kafka.broker import PASSWORD, USER, Broker, Message, Topics
 from transom.cli.build_engine import declare_pipeline
 from transom.cli.pipeline import load_pipeline
-from transom.errors import SettingError
+from transom.errors import SettingError, TransomError
+from transom.storage.failpoints import arm
 
 pytestmark = pytest.mark.kafka
 
@@ -26,6 +29,22 @@ SCHEMA = "site int, price double, ts timestamp"
 COUNTS = (
     "SELECT site, count(*) AS n, sum(price) AS total FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
 )
+
+
+@contextmanager
+def failing_after_delivery() -> Iterator[None]:
+    """The batch of the block is delivered and not committed."""
+
+    def fail(point: str) -> None:
+        if point == "delivery.end":
+            raise OSError("the power is gone")
+
+    arm(fail)
+    try:
+        with pytest.raises(OSError, match="power"):
+            yield
+    finally:
+        arm(None)
 
 
 def at(seconds: float) -> str:
@@ -164,6 +183,21 @@ def test_schema_drift(kafka_engine: EngineFactory, topics: Topics, tmp_path: Pat
         assert ("blue", 1) in seen and (None, 1) in seen
 
 
+@pytest.mark.parametrize(("level", "n"), [("read_committed", 2), ("read_uncommitted", 3)])
+def test_messages_of_an_aborted_transaction(
+    kafka_engine: EngineFactory, topics: Topics, level: str, n: int
+) -> None:
+    topic = topics.create("bids", 1)
+    for second, commit in ((1, True), (2, False), (3, True)):
+        topics.send_in_transaction(topic, [bid(1, second)], commit)
+    with kafka_engine() as engine:
+        source = from_topic(topics.servers, topic, **{"kafka.isolation.level": level})
+        engine.stream("bids", **source, decode="json", schema=SCHEMA, time="ts")
+        query = engine.register(COUNTS)
+        engine.drain(close=True)
+        assert counts(query) == {("12:01", 1): (n, float(n))}
+
+
 def test_a_topic_of_punctuations(kafka_engine: EngineFactory, topics: Topics) -> None:
     """Rows of a second topic close windows of one site."""
     data, marks = topics.create("bids", 1), topics.create("marks", 1)
@@ -223,6 +257,46 @@ def test_results_go_to_a_topic_by_key(kafka_engine: EngineFactory, topics: Topic
     assert len({key for key, _ in topics.read(everything)}) == len(results)
 
 
+def test_alerts_go_to_a_topic(kafka_engine: EngineFactory, topics: Topics, tmp_path: Path) -> None:
+    """A batch that fails after delivery sends its events again, in their order, with the same ids."""
+    out = topics.create("alerts", 2)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"""
+streams:
+  bids: {{push: true, schema: "{SCHEMA}", time: ts}}
+queries:
+  busy: {COUNTS} HAVING n > 1 ALERT SUMMARY '{{site}}'
+alert_sinks:
+  events: {{topic: {out}, options: {{kafka.bootstrap.servers: "{topics.servers}"}}}}
+""")
+
+    def started() -> transom.Engine:
+        engine = kafka_engine(tmp_path / "checkpoint")
+        declare_pipeline(engine, load_pipeline(file))
+        return engine
+
+    engine = started()
+    rows = [(site, 1.0, at(60 * minute + site)) for minute in (0, 0, 2) for site in range(5)]
+    engine.push("bids", rows)
+    with failing_after_delivery():
+        engine.step()
+    engine.stop()
+    engine = started()
+    with engine:
+        engine.step()
+        written = engine.alerting.events()[0]
+        assert [sink.kind for sink in engine.alerting.sinks()] == ["topic"]
+    messages = [(key, json.loads(value)) for key, value in topics.read(out)]
+    assert len(messages) == 2 * len(written) == 20
+    by_alert: dict[str, dict[str, str]] = {}
+    for key, event in messages:
+        assert key == event["id"]
+        by_alert.setdefault(event["id"], {})[event["event_id"]] = event["state"]
+    assert [list(states.values()) for states in by_alert.values()] == [["firing", "resolved"]] * 5
+    events = {event["event_id"]: event for _, event in messages}
+    assert events == {event.event_id: event.to_json() for event in written}
+
+
 def test_a_pipeline_file(
     kafka_engine: EngineFactory, topics: Topics, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -251,31 +325,58 @@ queries:
     assert len(topics.read(out)) == 2
 
 
-def test_secrets_are_in_no_file_and_no_log(
-    kafka_engine: EngineFactory, topics: Topics, tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any
-) -> None:
-    secret = "pa55word-of-nobody"
-    monkeypatch.setenv("BIDS_PASSWORD", secret)
-    topic = topics.create("bids", 1)
-    topics.send(topic, [(0, None, bid(1, 1))])
+def with_password(broker: Broker) -> dict[str, str]:
+    """Options of Kafka's clients at the address for which they need a password."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    jaas = f'{module} required username="u" password="${{env:BIDS_PASSWORD}}";'
+    return {
+        "kafka.bootstrap.servers": broker.guarded_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} required username="{USER}" password="${{env:BIDS_PASSWORD}}";',
+    }
+
+
+def test_secrets_are_in_no_file_and_no_log(
+    kafka_engine: EngineFactory,
+    topics: Topics,
+    broker: Broker,
+    tmp_path: Path,
+    monkeypatch: Any,
+    caplog: Any,
+    capfd: Any,
+) -> None:
+    """A password opens the topics; it is nowhere else."""
+    monkeypatch.setenv("BIDS_PASSWORD", PASSWORD)
+    topic, out = topics.create("bids", 1), topics.create("out", 1)
+    topics.send(topic, [(0, None, bid(1, 1))])
+    access = with_password(broker)
     with caplog.at_level(logging.DEBUG, logger="transom"), kafka_engine(tmp_path / "checkpoint") as engine:
-        source = from_topic(topics.servers, topic, **{"kafka.sasl.jaas.config": jaas})
+        source = from_topic(topics.servers, topic, **access)
         engine.stream("bids", **source, decode="json", schema=SCHEMA, time="ts")
         query = engine.register(COUNTS, "counts")
-        query.sink(
-            "kafka",
-            **{"kafka.bootstrap.servers": topics.servers, "kafka.sasl.jaas.config": jaas},
-            topic=topic,
-        )
+        query.sink("kafka", **access, topic=out)
         engine.drain(close=True)
         assert counts(query)
         shown = f"{engine!r} {engine.explain()} {engine.progress()}"
+    assert len(topics.read(out)) == 1
     written = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert written and not [file for file in written if secret.encode() in file.read_bytes()]
+    assert written and not [file for file in written if PASSWORD.encode() in file.read_bytes()]
     captured = capfd.readouterr()
-    assert secret not in f"{shown} {caplog.text} {captured.out} {captured.err}"
+    assert PASSWORD not in f"{shown} {caplog.text} {captured.out} {captured.err}"
+
+
+def test_a_wrong_password_stops_the_engine_with_the_reason(
+    kafka_engine: EngineFactory, topics: Topics, broker: Broker, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("BIDS_PASSWORD", "not-the-password")
+    topic = topics.create("bids", 1)
+    with kafka_engine() as engine:
+        source = from_topic(topics.servers, topic, **with_password(broker))
+        engine.stream("bids", **source, decode="json", schema=SCHEMA, time="ts")
+        engine.register(COUNTS, "counts")
+        with pytest.raises(TransomError, match="Authentication failed") as raised:
+            engine.drain(close=True)
+    assert "not-the-password" not in str(raised.value)
 
 
 AVRO = {
@@ -335,10 +436,17 @@ def test_a_running_engine_follows_a_topic(kafka_engine: EngineFactory, topics: T
         topics.send(topic, [(0, None, bid(1, 1)), (0, None, "poison")])
         topics.send(topic, [(0, None, bid(1, 2)), (0, None, bid(1, 61))])
         deadline = time.monotonic() + 60
-        while not counts(query) and time.monotonic() < deadline:
+        offsets = [(f"{topic} 0", 4, 4)]
+        while (not counts(query) or read_up_to(engine) != offsets) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert counts(query) == {("12:01", 1): (2, 2.0)}
         assert engine.progress().streams["bids"].rejected == 1
+        assert read_up_to(engine) == offsets
+
+
+def read_up_to(engine: transom.Engine) -> list[tuple[str, int | None, int | None]]:
+    """The partitions of a topic, how far they were read, and how far they could be; Spark reports it after a batch."""
+    return [(each.name, each.offset, each.latest) for each in engine.streams()["bids"].source.partitions]
 
 
 SERVERS = {"kafka.bootstrap.servers": "b"}

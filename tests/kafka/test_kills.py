@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from tests.kafka.broker import Topics
 from tests.kafka.test_kafka import bid, expected
@@ -38,7 +40,12 @@ def test_kills_lose_and_repeat_nothing(topics: Topics, connector: list[str], tmp
     assert lines == [f"{end} {site} {n} {total}" for (end, site), (n, total) in sorted(wanted.items())]
     assert counts == f"rows {len(bids) + 1} late 0 rejected 1"
     files = pq.read_table(f"{place}-files").to_pylist()  # a directory for each batch: exactly once
-    assert len(files) == len(wanted)
+    table = pa.table(DeltaTable(f"{place}-table").scan()).to_pylist()
+    assert len(files) == len(table) == len(wanted)
+    for rows in (files, table):
+        assert {
+            (f"{row['window_end']:%H:%M}", row["site"]): (row["n"], row["total"]) for row in rows
+        } == wanted
     messages = topics.read(results)  # at least once: the last message of each key counts
     latest = {key: json.loads(value) for key, value in messages}
     assert len(messages) > len(latest) == len(wanted)

@@ -44,14 +44,15 @@ def batch(rows: list[tuple[Any, ...]]) -> pa.Table:
 def plan(*queries: CompiledQuery, forced: int | None = None, **more: Any) -> BatchPlan:
     """The plan of some queries; windows with an id below `forced` were closed by an end."""
     shared = planned(*queries)
-    interests = shared.interests
+    interests, index = shared.interests, shared.index
     if forced is not None:
+        index = replace(index, forced=np.full(len(index.names), forced))
         interests = tuple(
             replace(interest, windows=tuple((window, forced) for window, _ in interest.windows))
             for interest in interests
         )
     columns = {f"`{name}`": name for name in SCHEMA}
-    return BatchPlan(shared.families, interests, columns, {SEQ: "seq"}, "seq", index=shared.index, **more)
+    return BatchPlan(shared.families, interests, columns, {SEQ: "seq"}, "seq", index=index, **more)
 
 
 def query(items: str, rest: str = "", name: str = "q", size: int = 10) -> CompiledQuery:

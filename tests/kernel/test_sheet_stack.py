@@ -207,3 +207,29 @@ def test_selections_leave_stacks_and_tables() -> None:
     assert texts(left) == {first.id: cells(sheet(first, 2))}
     assert [numbers.tolist() for numbers, *_ in sheets.slices_of([first.id])] == [stack.selections.tolist()]
     assert sorted({int(home) for homes in sheets.selections() for home in homes}) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_are_added_to_sheets_stay_in_their_stacks(seed: int) -> None:
+    dice = Random(seed)
+    chosen = layouts((TEXT,))
+    shape = stack_shape(dice.sample(chosen, dice.randint(1, len(chosen))))
+    held = {layout.id: sheet(layout, place) for place, layout in enumerate(shape.layouts)}
+    stack, others = Sheets(held).taken(shape)
+    is_stacked = dice.random() < 0.8
+    sheets = others.with_stack(stack) if is_stacked else Sheets(held)
+    adding = {layout.id: layout for layout in dice.sample(chosen, 3)}
+    rows = {
+        layout.id: [sheet(layout, 50 + place) for place in range(dice.randrange(3))]
+        for layout in adding.values()
+    }
+    expected = dict(held)
+    for name, tables in rows.items():
+        combined = combine(adding[name], [*([held[name]] if name in held else []), *tables])
+        if combined.num_rows:
+            expected[name] = combined
+    after = sheets.with_rows(adding, rows)
+    assert texts(after) == texts(Sheets(expected))
+    assert not is_stacked or not after.tables
+    for name, table in after.items():
+        assert table["selection"].to_pylist() == expected[name]["selection"].to_pylist()

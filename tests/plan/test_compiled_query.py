@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from tests.plan.bids import compiled
-from transom.plan.compiled_query import pattern_value
+from tests.plan.bids import CATALOG, SCALARS, compiled
+from transom.aggregates import table
+from transom.aggregates.table import aggregate_function
+from transom.plan.compiled_query import compile_query, pattern_value
 from transom.plan.layout import Layout
+from transom.sql import Query, bind
 
 WINDOW = "FROM bids [RANGE 4 minutes SLIDE 1 minute]"
 
@@ -43,6 +47,29 @@ def test_aggregates_share_accumulators(
     query = compiled(f"SELECT {items} {WINDOW}")
     assert [type(slot.accumulator).__name__ for slot in query.slots] == slots
     assert query.reads == reads
+
+
+def test_queries_that_differ_in_constants_share_their_aggregates() -> None:
+    keyed = "FROM bids [ROWS 5, SLIDE 1, PARTITION BY site]"
+    texts = {f"plain{i}": f"SELECT avg(price) {WINDOW} WHERE site = {i}" for i in range(3)}
+    texts |= {f"keyed{i}": f"SELECT site, avg(price) {keyed} WHERE seq = {i} GROUP BY site" for i in range(2)}
+    aggregates = {
+        name: compile_query(name, query).aggregates
+        for name, query in bind(texts, CATALOG, SCALARS).items()
+        if isinstance(query, Query)
+    }
+    assert aggregates["plain0"] is aggregates["plain1"] is aggregates["plain2"]
+    assert aggregates["keyed0"] != aggregates["keyed1"], "WHERE is a condition of their slots"
+
+
+def test_a_function_that_is_registered_again_has_its_own_accumulators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = f"SELECT max(price) {WINDOW}"
+    before = compiled(text)
+    minimum = replace(aggregate_function("max"), accumulators=aggregate_function("min").accumulators)
+    monkeypatch.setitem(table._table, "max", minimum)
+    assert compiled(text).slots != before.slots
 
 
 def test_a_sheet_has_a_column_for_each_part() -> None:

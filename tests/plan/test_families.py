@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from tests.plan.bids import compiled, planned
-from transom.plan.families import Family, into_families
+from transom.plan.families import Family
+from transom.plan.family_groups import FamilyMemory, families_of
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
 
@@ -177,11 +178,12 @@ def test_a_family_in_which_nothing_changed_is_used_again() -> None:
     queries = [compiled(f"SELECT sum(price) FROM bids {WINDOW} WHERE price > {i}", f"q{i}") for i in range(3)]
     queries.append(compiled(f"SELECT sum(price) FROM bids {WINDOW} GROUP BY site", "other"))
     selections = planned(*queries).selections
-    before = into_families(selections, Strategy())
-    same = into_families(selections, Strategy(), before)
-    assert list(map(id, same.values())) == list(map(id, before.values()))
-    fewer = into_families(selections[1:], Strategy(), before)
-    kept = {id(family) for family in fewer.values()} & {id(family) for family in before.values()}
+    memory = FamilyMemory()
+    before = families_of(selections, 9, Strategy(), memory)
+    same = families_of(selections, 9, Strategy(), memory)
+    assert list(map(id, same)) == list(map(id, before))
+    fewer = families_of(selections[1:], 9, Strategy(), memory)
+    kept = set(map(id, fewer)) & set(map(id, before))
     assert len(fewer) == 2 and len(kept) == 1, "one of two lost a member"
 
 

@@ -39,7 +39,7 @@ def decided(
 
 
 def test_the_passes_are_one_ordered_tuple() -> None:
-    names = ["admission", "reshare", "families", "rollups", "placement", "stores"]
+    names = ["admission", "reshare", "generations", "families", "rollups", "placement", "stores"]
     assert [own.name for own in PASSES] == names
     assert list(decided([query("a")])) == names, "also those with nothing to decide"
 
@@ -224,7 +224,7 @@ def test_a_program_can_add_a_pass_and_sees_its_decision_in_explain() -> None:
     planner = Planner(passes=(*PASSES, WARN_OF_LARGE))
     plan = gather(Explained({"bids": RULES}, State(), {own.name: own for own in queries}, planner))
     lines = plan_text(plan, verbose=True).splitlines()
-    at = lines.index("    7. warn_of_large")
+    at = lines.index("    8. warn_of_large")
     assert lines[at + 1] == "      selection 1: is large (2 queries)"
     assert "is large" in query_text(plan, "a", verbose=True)
     assert "is large" not in query_text(plan, "c", verbose=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,9 +13,9 @@ import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import bids_files
-from transom import CheckpointError, SettingError
+from transom import CheckpointError, SettingError, TransomError
 from transom.plan.limits import Limits
-from transom.runtime import row_history
+from transom.runtime import batch_replay, row_history
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
 
@@ -32,6 +33,14 @@ def push(engine: Engine, feed: Feed, *seconds: float) -> None:
     """Run a batch of rows at some seconds."""
     feed.push([{"site": 1, "price": 0.5, "ts": START + timedelta(seconds=second)} for second in seconds])
     engine.step(1)
+
+
+def merge(engine: Engine) -> None:
+    """Merge retained rows as an engine does that has nothing else to do: each commit lists what was merged before."""
+    for _ in range(4):
+        while engine._loop.tend_history():
+            pass
+        engine.step(1, empty=True)
 
 
 def counts(query: Any) -> dict[int, int]:
@@ -68,7 +77,7 @@ def test_a_query_with_since_reports_windows_from_before_it_was_registered(make_e
         ("130 seconds ago", [60, 120]),  # the newest row is at 2:55
         ("2013-01-01 12:01:00", [60, 120]),
         (START + timedelta(seconds=61), [120]),
-        ("2014-01-01", []),
+        (timedelta(seconds=130), [60, 120]),
     ],
 )
 def test_windows_are_reported_that_begin_since_then(
@@ -83,6 +92,14 @@ def test_windows_are_reported_that_begin_since_then(
     assert list(counts(query)) == windows
 
 
+def test_the_progress_of_a_replay_of_all_rows_has_no_start(make_engine: EngineFactory) -> None:
+    engine, feed = opened(make_engine)
+    push(engine, feed, 10, 70)
+    query = engine.register(f"{PER_MINUTE} BACKFILL")
+    push(engine, feed, 310)
+    assert query.backfill is not None and query.backfill.since is None
+
+
 def test_progress_is_shown_while_rows_are_replayed(make_engine: EngineFactory) -> None:
     engine, feed = opened(make_engine)
     for second in range(0, 300, 30):
@@ -90,7 +107,7 @@ def test_progress_is_shown_while_rows_are_replayed(make_engine: EngineFactory) -
     query = engine.register(PER_MINUTE, since=START)
     push(engine, feed, 310)
     progress = query.backfill
-    assert progress is not None and progress.share == 0.0
+    assert progress is not None and progress.share == 0.0 and progress.since is not None
     assert engine._loop.backfill(0.0), "one step"
     progress = query.backfill
     assert progress is not None
@@ -99,6 +116,80 @@ def test_progress_is_shown_while_rows_are_replayed(make_engine: EngineFactory) -
     engine.step()
     assert query.backfill is None
     assert list(counts(query)) == [0, 60, 120, 180, 240]
+
+
+@pytest.mark.parametrize(
+    ("clause", "windows"),
+    [
+        ("BACKFILL", [0, 60, 120]),
+        ("BACKFILL SINCE '130 seconds ago'", [60, 120]),
+        ("backfill since '2013-01-01 12:02'", [120]),
+        ("EMIT EARLY EVERY '10 seconds' BACKFILL", [0, 60, 120]),
+        ("EMIT EARLY AT 50% OF SLIDE BACKFILL SINCE '2 hours ago'", [0, 60, 120]),
+    ],
+)
+def test_a_query_asks_for_the_past_in_its_text(
+    make_engine: EngineFactory, clause: str, windows: list[int]
+) -> None:
+    engine, feed = opened(make_engine)
+    for second in (10, 70, 130):
+        push(engine, feed, second, second + 45)
+    query = engine.register(f"{PER_MINUTE} {clause}")
+    engine.step()
+    assert list(counts(query)) == windows[:-1]
+    engine.drain(close=True)
+    assert list(counts(query)) == windows
+    assert all(row["complete"] for row in query.results().to_pylist() if row["kind"] == "final")
+
+
+def test_results_of_the_past_keep_columns_that_are_named_like_system_columns(
+    make_engine: EngineFactory,
+) -> None:
+    engine, feed = opened(make_engine)
+    push(engine, feed, 10, 20, 70)
+    query = engine.register(
+        "SELECT count(*) AS batch, max(price) AS latency FROM bids [RANGE 1 minute SLIDE 1 minute] BACKFILL"
+    )
+    engine.step()
+    (row,) = query.results().to_pylist()
+    assert (row["batch"], row["latency"], row["transom_latency"]) == (2, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{PER_MINUTE} BACKFILL SINCE", "a time like"),
+        (f"{PER_MINUTE} BACKFILL '1 hour ago'", "expected SINCE"),
+        (f"{PER_MINUTE} BACKFILL SINCE yesterday", "a time like"),
+        (f"{PER_MINUTE} BACKFILL SINCE 1.5", "a whole number"),
+        (f"{PER_MINUTE} BACKFILL SINCE '1 hour ago' EMIT EARLY ON DEMAND", "very end"),
+        (f"{PER_MINUTE} AS OF '2013-01-01 12:00'", "AS OF is for lookups"),
+        ("SELECT site FROM bids WITH PREFERENCE desc price BACKFILL", "can't ask for the past"),
+        ("SELECT count(*) AS n FROM (SELECT site, ts FROM bids BACKFILL SINCE '1 hour ago') x", "very end"),
+    ],
+)
+def test_a_past_that_is_not_well_written_is_refused(
+    make_engine: EngineFactory, text: str, reason: str
+) -> None:
+    engine, _ = opened(make_engine)
+    with pytest.raises(TransomError, match=reason):
+        engine.register(text)
+
+
+def test_backfill_and_since_exclude_each_other(make_engine: EngineFactory) -> None:
+    engine, _ = opened(make_engine)
+    with pytest.raises(SettingError, match="leave since out"):
+        engine.register(f"{PER_MINUTE} BACKFILL", since="1 hour ago")
+    with pytest.raises(SettingError, match="leave partial out"):
+        engine.register(f"{PER_MINUTE} BACKFILL", partial=True)
+
+
+def test_backfill_can_be_a_name(make_engine: EngineFactory) -> None:
+    engine, feed = opened(make_engine)
+    text = "SELECT backfill.site AS since, count(*) AS backfill FROM bids backfill [RANGE 1 minute SLIDE 1 minute]"
+    query = engine.register(f"{text} GROUP BY backfill.site HAVING backfill > 0")
+    push(engine, feed, 10, 70)
+    assert query.results()["backfill"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -114,15 +205,6 @@ def test_progress_is_shown_while_rows_are_replayed(make_engine: EngineFactory) -
         (
             "SELECT sum(n) AS n FROM per_minute [RANGE 2 minutes SLIDE 1 minute]",
             "the results of another query",
-        ),
-        (
-            "SELECT count(*) AS n, LAG(count(*)) OVER WINDOWS AS b FROM bids [RANGE 1 minute SLIDE 1 minute]",
-            "LAG",
-        ),
-        ("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] EMIT EMPTY", "EMIT EMPTY"),
-        (
-            "SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] JOIN sites ON bids.site = sites.site",
-            "it joins a table",
         ),
         (
             "SELECT count(*) AS n FROM bids a JOIN bids b ON a.site = b.site AND b.ts BETWEEN a.ts AND a.ts + "
@@ -143,6 +225,28 @@ def test_queries_that_cannot_ask_for_the_past_are_refused(
         engine.register(sql, since="1 hour ago")
 
 
+@pytest.mark.parametrize(
+    ("since", "says"),
+    [
+        (24, "ts is a time, and 24 a number without a unit"),
+        ("24 hours", "did you mean '24 hours ago'"),
+        ("2030-01-01", "'2030-01-01' is after the newest row of bids, 2013-01-01 12:00:10"),
+    ],
+)
+def test_a_time_that_can_not_be_meant(make_engine: EngineFactory, since: Any, says: str) -> None:
+    engine, feed = opened(make_engine)
+    engine.register(f"{PER_MINUTE} BACKFILL SINCE '2030-01-01'", "before any row")
+    push(engine, feed, 10)
+    with pytest.raises(SettingError, match=says):
+        engine.register(PER_MINUTE, since=since)
+    if since != "2030-01-01":
+        written = since if isinstance(since, int) else f"'{since}'"
+        with pytest.raises(SettingError, match=says):
+            engine.register(f"{PER_MINUTE} BACKFILL SINCE {written}")
+        with pytest.raises(SettingError, match=says):
+            engine.lookup(f"{PER_MINUTE} AS OF {written}")
+
+
 @pytest.mark.parametrize("since", ["yesterday", "3 ago", "2 parsecs ago"])
 def test_a_since_that_is_no_time_is_refused(make_engine: EngineFactory, since: str) -> None:
     engine, feed = opened(make_engine)
@@ -153,7 +257,7 @@ def test_a_since_that_is_no_time_is_refused(make_engine: EngineFactory, since: s
 
 def test_since_and_partial_exclude_each_other(make_engine: EngineFactory) -> None:
     engine, _ = opened(make_engine)
-    with pytest.raises(SettingError, match="exclude each other"):
+    with pytest.raises(SettingError, match="leave partial out"):
         engine.register(PER_MINUTE, since="1 hour ago", partial=True)
 
 
@@ -191,11 +295,94 @@ def test_a_file_of_many_batches_holds_the_rows_of_all_of_them(
     engine, feed = opened(make_engine)
     for second in range(64):
         push(engine, feed, second, second)
+    batches = [file.batches for file in engine._loop.history.committed["bids"].files]
+    assert batches == [16] * 2 + [4] * 7 + [1] * 4, "a busy engine merges what has waited"
+    merge(engine)
     [file] = engine._loop.history.committed["bids"].files
     assert (file.first, file.last, file.batches, file.rows) == (1, 64, 64, 128)
     batches, table = engine._loop.history.read(file)
     assert [batch.batch_id for batch in batches] == list(range(1, 65))
     assert table is not None and table.num_rows == 128
+
+
+def test_files_with_other_types_of_columns_are_merged_among_themselves(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_history, "MERGED_FILES", 4)
+    for kind, value, batches in (("int", 1, 2), ("string", "one", 8)):
+        engine = make_engine(str(tmp_path / "checkpoint"))
+        feed = engine.feed("bids", f"site {kind}, ts timestamp", time="ts", retain="1 hour")
+        for second in range(batches):
+            feed.push([{"site": value, "ts": START + timedelta(seconds=second)}])
+            engine.step(1)
+        merge(engine)
+        engine.stop()
+    batches = [file.batches for file in engine._loop.history.committed["bids"].files]
+    assert batches == [1, 1, 4, 4]
+
+
+@pytest.mark.parametrize("largest", [1, 1 << 24], ids=["large batches", "merged batches"])
+def test_columns_of_any_type_are_retained(
+    make_engine: EngineFactory, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr(row_history, "MERGED_FILES", 4)
+    monkeypatch.setattr(row_history, "LARGEST_MERGE", largest)
+    engine = make_engine(None)
+    schema = (
+        "ts timestamp, `a.b` int, tiny tinyint, small smallint, big bigint, day date, price decimal(12, 2), f float, "
+        "seen boolean, name string, raw binary, tags array<string>, at struct<x: int, y: string>"
+    )
+    feed = engine.feed("rows", schema, time="ts", retain="1 hour")
+    rows = []
+    for number in range(5):
+        row = {
+            "ts": START + timedelta(seconds=number),
+            "a.b": number,
+            "tiny": -number,
+            "small": None,
+            "big": 2**62 - number,
+            "day": date(1, 1, 1),
+            "price": Decimal("1234567890.12"),
+            "f": 0.5,
+            "seen": bool(number % 2),
+            "name": None if number == 2 else f"name {number}",
+            "raw": b"\x00",
+            "tags": ["a", None],
+            "at": {"x": number, "y": None},
+        }
+        rows.append(row)
+        feed.push([row])
+        engine.step(1)
+    merge(engine)
+    history = engine._loop.history
+    files = history.committed["rows"].files
+    assert [file.batches for file in files] == ([1] * 5 if largest == 1 else [4, 1])
+    assert [row for file in files for row in history.read(file)[1].to_pylist()] == rows  # type: ignore[union-attr]
+    some = [row for file in files for row in history.read(file, ["at", "a.b", "gone"])[1].to_pylist()]  # type: ignore[union-attr]
+    assert some == [{"at": row["at"], "a.b": row["a.b"]} for row in rows] or some == [
+        {"a.b": row["a.b"], "at": row["at"]} for row in rows
+    ]
+    assert [batch.batch_id for file in files for batch in history.batches(file)] == [1, 2, 3, 4, 5]
+
+
+def test_a_large_batch_is_replayed_in_parts(
+    make_engine: EngineFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_replay, "JOINED_ROWS", 10)
+    engine, feed = opened(make_engine)
+    push(engine, feed, *range(130))
+    query = engine.register(PER_MINUTE, since=START)
+    push(engine, feed, 131)
+    steps = 0
+    while query.backfill is not None and engine._loop.backfill(0.0):
+        steps += 1
+        if (progress := query.backfill) is not None and progress.rows == 50:
+            assert (progress.batches, progress.all_batches) == (0, 2)
+        if steps > 15:
+            break
+    assert steps >= 13, "ten rows at a time"
+    engine.step()
+    assert counts(query) == {0: 60, 60: 60}
 
 
 def test_a_batch_that_adopts_a_query_is_the_same_when_it_runs_again(
@@ -396,3 +583,49 @@ def test_rows_of_files_are_retained(make_engine: EngineFactory, tmp_path: Path, 
     columns = ["window_start", "window_end", "n", "total", "complete", "late"]
     assert query.results().select(columns).to_pylist() == live.results().select(columns).to_pylist()
     assert query.results().num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("tail", "newest"),
+    [
+        ("EMIT EARLY AT 50% OF SLIDE", {1: 1, 2: 1}),
+        ("HAVING count(*) > 0 WITH CONFIDENCE 90%", {1: 1, 2: 1}),
+        ("HAVING sum(price) > 1.5 WITH CONFIDENCE 90%", {1: 1}),
+        ("EMIT CORRECTIONS WITHIN '1 hour'", {1: 1, 2: 3}),
+        ("EMIT EARLY AT 50% OF SLIDE EMIT CORRECTIONS WITHIN '1 hour'", {1: 1, 2: 3}),
+    ],
+)
+def test_clauses_of_a_query_apply_to_its_past(
+    make_engine: EngineFactory, tail: str, newest: dict[int, int]
+) -> None:
+    """A query that asks for the past has the finals and corrections of one that was there, and so has a lookup."""
+
+    def shown(results: Any) -> list[Any]:
+        names = set(results.column_names) - {"batch", "made", "latency", "late", "decision"}
+        rows = [row for row in results.select(sorted(names)).to_pylist() if row["kind"] != "early"]
+        return sorted(map(repr, rows))
+
+    engine, feed = opened(make_engine)
+    text = f"SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site {tail}"
+    plain = engine.register(text, "plain")
+    batches: list[list[tuple[int, float, int]]] = [
+        [(1, 2.0, 10), (2, 1.0, 20)],
+        [(1, 1.0, 70)],
+        [(2, 5.0, 30)],
+        [(1, 1.0, 200)],
+        [(2, 3.0, 100)],
+        [(2, 1.0, 40), (1, 2.0, 230)],
+        [(1, 1.0, 300)],
+    ]
+    for number, rows in enumerate(batches):
+        if number == 5:
+            query = engine.register(text, "past", since=START)
+        feed.push([(site, price, START + timedelta(seconds=second)) for site, price, second in rows])
+        engine.step()
+    assert query.suspended is None and query.backfill is None
+    assert shown(query.results()) == shown(plain.results())
+    if "decision" in query.results().column_names:
+        assert query.results()["decision"].to_pylist()[0] == "missed"
+    answer = plain.lookup(at=START + timedelta(seconds=60))
+    assert {row["site"]: row["n"] for row in answer.to_pylist()} == newest
+    assert answer.num_rows == len(newest)

@@ -11,7 +11,7 @@ import pytest
 import transom
 from tests.engine_factory import ON_BOTH, EngineFactory
 from tests.runtime.engine_helpers import SettableClock, at, bids, bids_engine
-from tests.runtime.prod_helpers import early, final, told, traffic
+from tests.runtime.prod_helpers import TRAFFIC, early, final, told, traffic
 
 PER_SENSOR = "SELECT sensor, sum(volume) AS n FROM s [RANGE 20 SLIDE 20] GROUP BY sensor"
 BUSIEST = "SELECT max(n) AS n FROM per_sensor [RANGE 40 SLIDE 40]"
@@ -410,3 +410,34 @@ def test_queries_of_a_checkpoint_can_be_read_before_the_first_batch(
     feed.push([(2, 1, 0, 3)])
     engine.drain()
     assert final(outer, "n") == [(0, 40, 8)]
+
+
+def test_another_inner_query_of_the_name_has_a_clock_of_its_own(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """The first one reads a stream that is far ahead of the second one's."""
+    engine, ahead = traffic(make_engine, tmp_path)
+    feeds = {"s": ahead, "t": engine.feed("t", TRAFFIC, time="ts", slack=None)}
+    for name, start in (("s", 1000), ("t", 0)):
+        inner, outer = both(engine, inner=PER_SENSOR.replace("FROM s", f"FROM {name}"))
+        feeds[name].push([(start + 1, 1, 0, 5), (start + 21, 1, 0, 7)])
+        feeds[name].punctuate(until=start + 40)
+        engine.step()
+        assert final(outer, "n") == [(start, start + 40, 7)] and not outer.late().num_rows
+        outer.drop()
+        inner.drop()
+        engine.step(empty=True)
+
+
+def test_a_union_ends_with_the_last_of_its_streams(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, first = traffic(make_engine, tmp_path)
+    second = engine.feed("t", TRAFFIC, time="ts", slack=None)
+    both_streams = "(SELECT ts, volume FROM s UNION ALL SELECT ts, volume FROM t)"
+    query = engine.register(f"SELECT sum(volume) AS n FROM {both_streams} [RANGE 20 SLIDE 20]")
+    for feed in (first, second):
+        feed.push([(1, 1, 0, 5)])
+    engine.step()
+    for name, expected in (("s", []), ("t", [(0, 20, 10)])):
+        engine.flush(name)
+        engine.step()
+        assert final(query, "n") == expected

@@ -34,7 +34,9 @@ TEXTS = {
     "GROUP BY site",
     "named": "SELECT name, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] "
     "JOIN sites ON bids.site = sites.site GROUP BY name",
+    "alerting": "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site HAVING n > 0 ALERT",
 }
+PAST = "SELECT site, sum(price) AS p FROM bids [RANGE 1 hour SLIDE 1 minute] GROUP BY site"
 ON_DEMAND = "SELECT site, sum(price) AS p, max(price) AS m FROM bids [RANGE 1 minute] GROUP BY site"
 PREFERENCE = "SELECT site, price FROM bids WITH PREFERENCE desc SUMMARY.Estimate.Count(site) BUDGET 2 PROBES"
 FLIPS = 1000  # of bits, each in a file of the checkpoint
@@ -51,7 +53,14 @@ class Program:
         limits = Limits(pushed_rows=0)  # the backend writes late and rejected rows
         engine = self.make_engine(checkpoint, clock=SettableClock(), state=self.state, limits=limits)
         engine.stream(
-            "bids", str(self.place / "in"), time="ts", slack="30 s", overload="sideline", budget=4, share=1
+            "bids",
+            str(self.place / "in"),
+            time="ts",
+            slack="30 s",
+            overload="sideline",
+            budget=4,
+            share=1,
+            retain="1 hour",
         )
         engine.table("sites", [{"site": site, "name": f"site {site}"} for site in range(4)])
         engine.execute("CREATE SUMMARY sites1 ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)")
@@ -71,6 +80,8 @@ class Program:
             "late": sorted(str((row["site"], row["ts"])) for row in engine.late("bids").to_pylist()),
             "rejected": sorted(str((row["site"], row["ts"])) for row in engine.rejected("bids").to_pylist()),
             "accounted": accounted(engine),
+            "alerts": sorted(event.event_id for event in engine.alerting.events()[0]),
+            "past": answers(engine.lookup(PAST, at="2013-01-01 12:03:00")),
         }
 
 
@@ -92,7 +103,7 @@ class Damage:
         self.copies = 0
         self.whole = program.outcome(self.copy())
         assert self.whole["late"] and self.whole["rejected"]
-        assert all(self.whole[name] for name in (*TEXTS, "on_demand", "preferred"))
+        assert all(self.whole[name] for name in (*TEXTS, "on_demand", "preferred", "alerts", "past"))
 
     def copy(self) -> Path:
         self.copies += 1
@@ -164,12 +175,27 @@ def test_a_damaged_file_of_a_few_kinds_changes_no_answer(damage: Damage) -> None
     assert damage.check(first["results.arrow"], flip(0.4))
     assert damage.check(last["sidelined.parquet"], truncate)
     assert not damage.check(last["state.arrow"], remove)
+    assert damage.check(first["alerts.json"], flip(0.4))
+    assert damage.check(first["history.parquet"], truncate)
+
+
+def test_files_that_are_none_of_an_engine_are_left_alone(damage: Damage) -> None:
+    copy = damage.copy()
+    places = ("alerts", "history/bids", "late/bids", "rejected/bids", "results", "runs")
+    strangers = [copy / place / "notes.txt" for place in places]
+    for stranger in strangers:
+        stranger.parent.mkdir(exist_ok=True)
+        stranger.write_text("not of an engine")
+    assert damage.program.outcome(copy) == damage.whole
+    assert all(stranger.exists() for stranger in strangers)
+    shutil.rmtree(copy)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("how", [remove, truncate, flip(0.4)], ids=["removed", "truncated", "a flipped bit"])
 def test_a_damaged_file_of_any_kind_changes_no_answer(damage: Damage, how: Callable[[Path], None]) -> None:
-    committed = ("results/", "late/", "rejected/")  # the last files there may be those of the begun batch
+    # The last files there may be those of the begun batch.
+    committed = ("results/", "late/", "rejected/", "history/", "alerts/")
     kinds = {kind(file): file for file in damage.files() if not file.startswith(committed)}
     kinds |= {kind(file): file for file in reversed(damage.files()) if file.startswith(committed)}
     assert {"log.json", "state.arrow", "results.arrow", "late.parquet", "sidelined.parquet"} <= set(kinds)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -11,10 +14,14 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 import transom
 from tests.engine_factory import EngineFactory
 from transom.backends.local.backend import LocalBackend
-from transom.backends.scalar_worker import ExpressionError, ScalarWorker
+from transom.backends.scalar_worker import MOST_MEMORY, ExpressionError, ScalarWorker
 from transom.backends.spark.failures import failure_text, is_external_failure, is_fatal_failure
 from transom.backends.time_limit import interrupting
+from transom.elements import Adopt
 from transom.errors import BatchError, DeadlineError
+from transom.plan.limits import Limits
+from transom.runtime import slice_tiers, slice_work
+from transom.runtime.handles import Feed
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 ENDLESS = "RLIKE '(a+)+b'"
@@ -39,6 +46,73 @@ def test_a_pattern_that_never_ends_is_killed_and_its_query_suspended(make_engine
     assert "longer than the deadline" in (late.suspended or "")
     assert good.suspended is None and engine.overdue is None
     engine.stop()
+
+
+@pytest.mark.backends("local")
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_pattern_that_never_ends_on_retained_rows_suspends_its_query(
+    make_engine: EngineFactory, tmp_path: Path, restarted: bool
+) -> None:
+    def opened() -> tuple[transom.Engine, Feed]:
+        engine = make_engine(tmp_path, batch_deadline="2 seconds")
+        return engine, engine.feed("s", "name string, ts timestamp", time="ts", retain="1 day")
+
+    engine, feed = opened()
+    good = engine.register(f"SELECT count(*) AS n FROM s {WINDOW}", "good")
+    for minute in range(3):
+        feed.push([(A_TEXT, f"2013-01-01 12:0{minute}:00")])
+        engine.step()
+    past = f"SELECT count(*) AS n FROM s {WINDOW} WHERE name {ENDLESS} BACKFILL"
+    bad = engine.register(past, "bad")
+    if restarted:  # the batch in which the query takes part, as if its replay had ended
+        engine._loop.control_batch()
+        engine._loop.directory.push([Adopt("bad", engine._loop.directory.registry["bad"].since)])
+        with engine._loop.directory.lock:
+            engine._loop._begin(None, {}, ())
+        engine.stop()
+        engine, feed = opened()
+        good, bad = engine.query("good"), engine.query("bad")
+    engine.step()
+    feed.push([("b", "2013-01-01 12:05:00")])
+    engine.step()
+    assert "its backfill failed: " in (bad.suspended or "") and "deadline" in (bad.suspended or "")
+    assert good.suspended is None and good.results()["n"].to_pylist() == [1, 1, 1]
+
+
+@pytest.mark.backends("local")
+def test_a_pattern_that_never_ends_on_old_rows_has_no_sealed_slices(
+    make_engine: EngineFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(slice_work, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(slice_work, "ROWS_PER_SLICE", 0)
+    monkeypatch.setattr(slice_tiers, "ROWS_PER_SLICE", 0)
+    engine = make_engine(batch_deadline="2 seconds")
+    feed = engine.feed("s", "name string, ts timestamp", time="ts", retain="1 day")
+    for minute in range(3):
+        feed.push([(A_TEXT, f"2013-01-01 12:0{minute}:00")])
+        engine.step(1)
+    bad = engine.register(f"SELECT count(*) AS n FROM s {WINDOW} WHERE name {ENDLESS}", "bad")
+    engine.register(f"SELECT count(*) AS n FROM s {WINDOW}", "good")
+    engine.step()
+    while engine._loop.tend_history():
+        pass
+    assert engine._loop.slices.rows("s") == 3, "the good query has slices of all rows"
+    assert bad.suspended is None
+    assert caplog.text.count("not added up to sealed slices") == 1
+
+
+def test_the_past_of_a_query_has_a_limit(make_engine: EngineFactory) -> None:
+    engine = make_engine(limits=Limits(backfill_results=100))
+    feed = engine.feed("s", "name string, ts timestamp", time="ts", retain="1 day")
+    feed.push([("a", "2013-01-01 12:00:00")])
+    engine.step()
+    feed.push([("a", "2013-01-01 13:00:00")])
+    engine.step()
+    few = engine.register("SELECT count(*) AS n FROM s [RANGE 100 seconds SLIDE 1 second] BACKFILL", "few")
+    many = engine.register("SELECT count(*) AS n FROM s [RANGE 101 seconds SLIDE 1 second] BACKFILL", "many")
+    engine.step()
+    assert few.suspended is None and few.results().num_rows == 100
+    assert "more than 100 results" in (many.suspended or "") and "backfill_results" in (many.suspended or "")
 
 
 def test_the_batch_thread_is_interrupted_where_it_does_not_wait_for_the_worker() -> None:
@@ -90,6 +164,17 @@ def worker() -> Iterator[ScalarWorker]:
     worker = ScalarWorker()
     yield worker
     worker.stop()
+
+
+def test_a_worker_starts_below_a_lower_limit_of_memory() -> None:
+    limit = MOST_MEMORY // 2
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n"
+        "from transom.backends.scalar_worker import limit_memory; limit_memory()\n"
+        "print(*resource.getrlimit(resource.RLIMIT_AS))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(limit)] * 2
 
 
 def test_a_worker_that_fails_or_dies_is_replaced(worker: ScalarWorker) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import transom
 from tests.engine_factory import ON_BOTH, EngineFactory
-from tests.runtime.engine_helpers import PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
+from tests.runtime.engine_helpers import BIDS, PER_MINUTE, accounted, answers, bids, bids_engine, bids_table
 
 WINDOW = "[RANGE 1 minute SLIDE 1 minute]"
 SITES = [{"site": 1, "city": "Portland"}, {"site": 2, "city": "Boston"}, {"site": None, "city": "Nowhere"}]
@@ -257,3 +257,19 @@ def test_a_query_on_an_empty_engine_sees_the_first_window(make_engine: EngineFac
     feed.push(bids((1, 1.0, "12:00")))
     engine.drain()
     assert answers(second, "n", "complete") == [("11:59", "12:01", 1, True), ("12:00", "12:02", 1, True)]
+
+
+def test_a_newcomer_reports_the_short_windows_of_a_cumulative_range_between_rows_from_before(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine = make_engine(str(tmp_path), strategy="unshared_paired")
+    feed = engine.feed("bids", BIDS, time="ts", slack="1 minute")
+    engine.register(PER_MINUTE)
+    feed.push(bids((1, 1.0, "12:00:21"), (1, 1.0, "12:00:29")))
+    engine.step()
+    late = engine.register("SELECT count(*) AS n FROM bids [RANGE UP TO 12 seconds SLIDE 4 seconds]")
+    feed.push(bids((1, 1.0, "12:00:25"), (1, 1.0, "12:00:37")))
+    engine.drain()
+    # Of the windows from 12:00:24, only the first has no row from before the query joined.
+    found = [(str(row["window_end"])[14:19], row["n"]) for row in late.results().to_pylist()]
+    assert found == [("00:28", 1), ("00:40", 1), ("00:44", 1), ("00:48", 1)]

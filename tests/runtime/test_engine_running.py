@@ -263,6 +263,25 @@ def test_a_subscriber_can_stop_the_engine_and_can_not_step_it(
     assert len(refused) == 1 and query.results().num_rows == 1
 
 
+def test_changes_during_the_last_batch_are_committed_before_the_engine_stops(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register(PER_MINUTE, name="first")
+
+    def change_and_stop(table: object) -> None:
+        engine.register(PER_SITE, name="second")
+        query.drop()
+        engine.stop()
+
+    query.subscribe(change_and_stop)
+    engine.start()
+    feed.push(bids((1, 1.0, "12:00:10"), (1, 1.0, "12:02:10")))
+    assert engine.await_termination(PATIENCE) is True
+    again, _ = bids_engine(make_engine, tmp_path)
+    assert set(again.queries()) == {"second"}
+
+
 def test_two_sinks_share_no_path_and_another_runs_batches_are_left_alone(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:
@@ -278,12 +297,13 @@ def test_two_sinks_share_no_path_and_another_runs_batches_are_left_alone(
     engine.drain()
     assert pq.read_table(path).column_names[-1] == "batch"
     other = make_engine()
-    with pytest.raises(transom.SettingError, match="another run"):
+    with pytest.raises(transom.SettingError, match="another run: choose another directory"):
         other.sink("parquet", path=path)
 
 
 def test_a_writer_that_the_backend_does_not_have_is_refused_at_once(make_engine: EngineFactory) -> None:
-    with pytest.raises(transom.SettingError, match="no writer for parqet; did you mean parquet"):
+    says = "json, csv, console, delta: it has no writer for parqet; did you mean parquet"
+    with pytest.raises(transom.SettingError, match=says):
         make_engine().sink("parqet", path="somewhere")
 
 

@@ -40,7 +40,7 @@ def test_an_engine_runs_a_pass_of_the_program(make_engine: EngineFactory, tmp_pa
     feed.push(ROWS)
     engine.step()
     lines = engine.explain(verbose=True).splitlines()
-    place = lines.index("    7. warn_of_large")
+    place = lines.index("    8. warn_of_large")
     assert lines[place + 1] == "      selection 1: is large (2 queries)"
     decided = [(one.pass_name, one.about, one.chosen) for one in first.decisions()]
     assert decided.count(("warn_of_large", "selection 1", "is large")) == 1

@@ -38,7 +38,11 @@ BATCHES = [
     [(2, 1.0, "12:01"), (1, 4.0, "12:05"), (None, 1.0, "12:04:10")],
     [(1, 1.0, "12:00"), (2, 2.0, "12:05:30")],
 ]
-TEXTS = {"per_site": PER_SITE, "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]"}
+TEXTS = {
+    "per_site": PER_SITE,
+    "rows": "SELECT sum(price) AS p FROM bids [ROWS 3 SLIDE 2]",
+    "corrected": f"{PER_SITE} EMIT CORRECTIONS WITHIN '1 hour'",
+}
 SLACK = "1 minute"
 
 
@@ -84,7 +88,7 @@ class Program:
             frame = self.make_engine.session.readStream.schema(BIDS).option("maxFilesPerTrigger", 1)
             engine.stream("bids", frame.parquet(str(self.place / "in")), time="ts", slack=SLACK)
         for name, query in engine.register_all(TEXTS).items():
-            query.sink("json", path=str(self.place / "out" / name))
+            query.sink("json", path=str(self.place / "out" / name), retractions="all")
         return engine
 
     def run(self, engine: transom.Engine) -> None:

@@ -132,7 +132,7 @@ def test_what_cannot_be_asked_is_refused(make_engine: EngineFactory, tmp_path: P
         lambda: query.lookup(rows=3): "say range=",
         lambda: query.lookup(range="1 minute"): "plain numbers",
         lambda: query.lookup(range=3, rows=3): "not both",
-        lambda: query.lookup(at=30): "newest row or later",
+        lambda: query.lookup(at=30): "retains no rows",
         lambda: query.lookup(where={"sensor": 1}): "does not group by sensor",
         lambda: query.lookup(where="sensor = 1"): "a mapping from columns",
         lambda: grouped.lookup(where={"sensor": "x"}): "sensor can't be 'x'",
@@ -357,9 +357,12 @@ def test_a_lookup_of_named_groups_has_their_answers_and_runs_no_task(
         row for row in everything if row[2] in (1, None) and row[3] in (0, 2)
     ]
     assert query.lookup(where={"sensor": 99, "speed": 0}).num_rows == 0
+    for place_of_column, column in ((2, "sensor"), (3, "speed")):
+        for value in (1, None):
+            partly = looked_up(query.lookup(where={column: value}), "sensor", "speed", "v", "top")
+            assert partly == [row for row in everything if row[place_of_column] == value]
     assert not tasks
-    partly = looked_up(query.lookup(where={"sensor": 3}), "sensor", "speed", "v", "top")
-    assert partly == [row for row in everything if row[2] == 3]
+    assert looked_up(query.lookup(), "sensor", "speed", "v", "top") == everything
     assert len(tasks) == (place == "executors")
 
 

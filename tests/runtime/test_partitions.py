@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
 from transom.errors import SettingError
+from transom.runtime.write_ahead_log import BatchLog
 
 SCHEMA = "device string, n int, ts timestamp"
 SQL = "SELECT sum(n) AS total, count(*) AS n FROM rows [RANGE 1 minute SLIDE 1 minute]"
@@ -77,6 +78,30 @@ def test_an_idle_partition_is_not_waited_for(make_engine: EngineFactory) -> None
         assert engine.progress().streams["rows"].late == 1
 
 
+def test_a_partition_that_becomes_idle_releases_the_watermark_without_new_rows(
+    make_engine: EngineFactory,
+) -> None:
+    now = [0]
+    with make_engine(clock=lambda: now[0]) as engine:
+        feed = engine.feed(
+            "rows", SCHEMA, time="ts", partition="device", partition_idle="30 seconds", max_ahead=None
+        )
+        query = engine.register(SQL)
+        feed.push([("fast", 1, at(0)), ("slow", 1, at(0))])
+        engine.step()
+        now[0] = 20 * SECOND
+        feed.push([("fast", 1, at(100))])
+        engine.step()
+        now[0] = 31 * SECOND
+        before = engine.progress().batch_id
+        assert totals(query) == []
+        engine.step()
+        assert totals(query) == [("12:01", 2)]
+        assert not engine.step() and engine.progress().batch_id == before + 1  # once is enough
+        now[0] = 3600 * SECOND  # all partitions are idle: there is no clock to follow
+        assert not engine.step()
+
+
 def test_partitions_survive_a_restart(make_engine: EngineFactory, tmp_path: Path) -> None:
     now, checkpoint = [0], str(tmp_path / "checkpoint")
 
@@ -100,6 +125,40 @@ def test_partitions_survive_a_restart(make_engine: EngineFactory, tmp_path: Path
     feed.push([("fast", 1, at(601))])
     engine.step()
     assert totals(query) == [("12:01", 2)]
+    engine.stop()
+
+
+def test_a_batch_that_is_replayed_after_a_restart_has_the_same_live_partitions(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch began soon after a restart, when the slow partition counted as live, and runs again after another."""
+    now, checkpoint = [0], str(tmp_path / "checkpoint")
+
+    def started() -> Any:
+        engine = make_engine(checkpoint=checkpoint, clock=lambda: now[0])
+        options: dict[str, Any] = {"partition": "device", "partition_idle": "30 seconds", "max_ahead": None}
+        return engine, engine.feed("rows", SCHEMA, time="ts", **options), engine.register(SQL, "q")
+
+    engine, feed, _ = started()
+    feed.push([("fast", 1, at(0)), ("slow", 1, at(0))])
+    engine.step()
+    engine.stop()
+    now[0] = 3600 * SECOND
+    engine, feed, _ = started()
+    feed.push([("fast", 1, at(600))])
+
+    def broken(*_: Any) -> int:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchLog, "commit", broken)
+        with pytest.raises(OSError, match="no space left"):
+            engine.step()
+        engine.stop()
+    now[0] += 10 * SECOND
+    engine, feed, query = started()
+    engine.step()
+    assert totals(query) == []
     engine.stop()
 
 

@@ -80,10 +80,12 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
     ("a prod that names it", lambda e: e.prod(queries=["count", "cheap"]), SettingError, "cheap has WITH"),
     ("its accuracy", lambda e: e.query("cheap").accuracy(), SettingError, r"ask for its coverage\(\)"),
     (
-        "a query that reads what it finds",
-        lambda e: e.register("SELECT count(*) AS n FROM Cheap [RANGE 1 minute SLIDE 1 minute]"),
+        "a union of a stream and what it finds",
+        lambda e: e.register(
+            "SELECT count(*) FROM (SELECT item FROM Cheap UNION ALL SELECT item FROM store1) [RANGE '1 m' SLIDE '1 m']"
+        ),
         SQLError,
-        "Cheap has WITH PREFERENCE: no query can read its results",
+        "UNION ALL and explode read declared streams, and Cheap is not one",
     ),
     (
         "a query with a preference over it",
@@ -93,9 +95,9 @@ STUMBLES: list[tuple[str, Callable[[transom.Engine], Any], type[Exception], str]
     ),
     (
         "two that are registered together and read one another",
-        lambda e: e.register_all({"x": CHEAP, "y": COUNT.replace("store1", "x")}),
+        lambda e: e.register_all({"x": CHEAP.replace("store1", "y"), "y": COUNT.replace("store1", "x")}),
         SQLError,
-        "y: x has WITH PREFERENCE",
+        "x: a query WITH PREFERENCE reads streams, and y is a query",
     ),
     (
         "a summary that is in use",

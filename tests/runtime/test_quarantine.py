@@ -18,7 +18,7 @@ from tests.runtime import deadly_query
 from tests.runtime.engine_helpers import answers
 from transom.backends.local.backend import LocalBackend
 from transom.elements import Drop, Register
-from transom.errors import BatchError, StateError
+from transom.errors import BatchError, DeadlineError, StateError
 from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
 from transom.runtime.engine import Engine
@@ -49,7 +49,7 @@ class Runs:
         self.living, self.culprits = [str(i) for i in range(size)], {str(i) for i in culprits}
         self.count, self.is_external = 0, is_external
 
-    def attempt(self, without: Mapping[str, str]) -> list[str]:
+    def attempt(self, without: Mapping[str, str], in_search: bool = False) -> list[str]:
         self.count += 1
         left = [name for name in self.living if name not in without]
         if bad := self.culprits.intersection(left):
@@ -90,7 +90,7 @@ def test_all_may_be_culprits() -> None:
 
 
 def test_a_failure_without_any_query_is_raised() -> None:
-    def attempt(without: Mapping[str, str]) -> None:
+    def attempt(without: Mapping[str, str], in_search: bool) -> None:
         raise ValueError("the source is broken")
 
     suspended: list[str] = []
@@ -105,7 +105,7 @@ def test_a_failure_without_any_query_is_raised() -> None:
 def test_a_failure_that_passes_by_itself_has_no_culprit() -> None:
     runs = 0
 
-    def attempt(without: Mapping[str, str]) -> int:
+    def attempt(without: Mapping[str, str], in_search: bool) -> int:
         nonlocal runs
         runs += 1
         if runs == 1:
@@ -252,7 +252,7 @@ def test_a_batch_that_failed_before_a_restart_is_completed_after_it(
     engine.register(HOSTILE["WHERE"], "bad")
     feed.push(rows(0))
     with monkeypatch.context() as patch:  # the process dies while it looks for the culprit
-        patch.setattr(Quarantine, "run", lambda self: self.attempt({}))
+        patch.setattr(Quarantine, "run", lambda self: self.attempt({}, False))
         with pytest.raises(BatchError):
             engine.step()
     engine.stop()
@@ -301,7 +301,7 @@ def test_a_drop_takes_effect_on_a_batch_that_was_begun(
     bad = engine.register(HOSTILE["WHERE"], "bad")
     feed.push(rows(0))
     with monkeypatch.context() as patch:
-        patch.setattr(Quarantine, "run", lambda self: self.attempt({}))
+        patch.setattr(Quarantine, "run", lambda self: self.attempt({}, False))
         with pytest.raises(BatchError):
             engine.step()
         bad.drop()
@@ -365,19 +365,58 @@ def test_a_failure_of_the_disk_stops_the_engine_and_suspends_nothing(
     assert answers(query) == [("12:00", "12:01", 1)]
 
 
-def test_a_deadline_that_was_missed_once_accuses_no_query() -> None:
-    batch, missed = Runs(8, {5}), [True]
+class LateRuns(Runs):
+    """A batch of numbered queries that misses its deadline with a culprit in it, and when the machine is busy."""
 
-    def attempt(without: Mapping[str, str]) -> list[str]:
-        if missed[0] and len(without) == 4:  # the first half alone is slow, once
-            missed[0] = False
-            raise ValueError("slow")
-        return batch.attempt(without)
+    def __init__(self, size: int, culprits: set[int], busy_in: Callable[[int, int], bool]):
+        super().__init__(size, culprits)
+        self.busy_in = busy_in  # by the number of the attempt, and of queries in it
+        self.full_deadlines = 0
 
-    quarantine = Quarantine(
-        lambda: batch.living, attempt, batch.suspend, str, lambda error: False, lambda error: False
-    )
-    assert quarantine.run() == ["0", "1", "2", "3", "4", "6", "7"]
+    def attempt(self, without: Mapping[str, str], in_search: bool = False) -> list[str]:
+        self.full_deadlines += not in_search
+        if self.busy_in(self.count + 1, len(self.living) - len(without)):
+            self.count += 1
+            raise DeadlineError("the machine is busy")
+        try:
+            return super().attempt(without)
+        except ValueError as error:
+            raise DeadlineError(str(error)) from error
+
+    def run(self) -> list[str]:
+        def is_late(error: Exception) -> bool:
+            return isinstance(error, DeadlineError)
+
+        return Quarantine(
+            lambda: self.living, self.attempt, self.suspend, str, lambda error: False, is_late
+        ).run()
+
+
+@pytest.mark.parametrize("busy", [1, 3, 4, 5])  # after exactly two late attempts, the newest query is accused
+def test_a_busy_machine_accuses_no_query(busy: int) -> None:
+    batch = LateRuns(8, set(), lambda count, queries: count <= busy and queries > 0)
+    assert len(batch.run()) == 8 and len(batch.living) == 8
+
+
+@pytest.mark.parametrize("culprit", [0, 5, 7])
+@pytest.mark.parametrize("busy", range(1, 12))
+def test_a_machine_that_is_busy_once_hides_no_culprit(culprit: int, busy: int) -> None:
+    batch = LateRuns(8, {culprit}, lambda count, queries: count == busy)
+    assert batch.run() == [str(i) for i in range(8) if i != culprit]
+
+
+def test_a_culprit_that_is_the_newest_query_costs_one_whole_deadline() -> None:
+    batch = LateRuns(8, {7}, lambda count, queries: False)
+    assert len(batch.run()) == 7 and batch.full_deadlines == 1
+
+
+def test_a_machine_that_is_always_too_slow_fails_the_batch_and_accuses_no_query() -> None:
+    batch = LateRuns(8, set(), lambda count, queries: True)
+    with pytest.raises(DeadlineError, match="busy"):
+        batch.run()
+    assert len(batch.living) == 8
+    batch = LateRuns(8, set(), lambda count, queries: queries == 8)  # a bit too slow for all of them
+    assert len(batch.run()) == 7
 
 
 # --- queries that end the process -----------------------------------------------------------------

@@ -411,6 +411,45 @@ def test_a_paused_query_reports_nothing_and_joins_again_when_it_is_resumed(
     assert answers(rule)[0] == ("12:06", "12:08", 1, 1), "the first window without rows from before"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT site, sum(n) AS n FROM per_minute [RANGE 3 minutes SLIDE 1 minute] GROUP BY site",
+        "SELECT bids.site, count(*) AS n FROM bids JOIN asks ON bids.site = asks.site "
+        "AND bids.ts BETWEEN asks.ts - INTERVAL '10 seconds' AND asks.ts [RANGE 3 minutes SLIDE 1 minute] "
+        "GROUP BY bids.site",
+    ],
+    ids=["results", "pairs"],
+)
+def test_the_only_reader_of_results_or_pairs_is_paused_and_resumed(
+    make_engine: EngineFactory, text: str
+) -> None:
+    """It reports what it reports beside another reader, for which the engine keeps following them meanwhile."""
+
+    def found(other: bool) -> list[Any]:
+        with make_engine() as engine:
+            feeds = [engine.feed(name, "site int, ts timestamp", time="ts") for name in ("bids", "asks")]
+            inner = "SELECT site, count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] GROUP BY site"
+            engine.register(inner, "per_minute")
+            query = engine.register(text, "reader")
+            if other:
+                engine.register(text.replace("3 minutes", "2 minutes"), "other")
+            for minute in range(12):
+                if minute in (4, 6):
+                    (query.pause if minute == 4 else query.resume)()
+                for feed in feeds:
+                    feed.push(
+                        [(1, f"2024-01-01 12:{minute:02d}:{second:02d}") for second in (5, 20 + minute)]
+                    )
+                engine.step()
+            return [(f"{row['window_end']:%H:%M}", row["n"]) for row in query.results().to_pylist()]
+
+    alone = found(other=False)
+    assert alone == found(other=True)
+    assert [end for end, _ in alone if end < "12:04"] == ["12:01", "12:02", "12:03"]
+    assert {n for end, n in alone if end > "12:06"} == {6} and "12:11" in dict(alone)
+
+
 def test_a_pause_that_is_taken_back_before_its_batch_changes_nothing(
     make_engine: EngineFactory, tmp_path: Path
 ) -> None:

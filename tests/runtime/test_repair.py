@@ -40,6 +40,15 @@ def test_a_query_of_a_committed_batch_is_suspended_and_resumed(
     assert again.query("bad").suspended is None
 
 
+def test_the_clocks_of_groups_are_counted(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, watermark_by="site")
+    feed.push(bids(*((site, 1.0, "12:00") for site in range(1_000))))
+    engine.step()
+    engine.stop()
+    lines = list(Repair(str(tmp_path / "checkpoint")).lines())
+    assert "clocks of bids: 1,000" in lines and max(map(len, lines)) < 100
+
+
 @pytest.mark.parametrize("option", ["--suspend", "--skip"])
 def test_a_begun_batch_goes_on_without_a_query(
     make_engine: EngineFactory,
@@ -53,7 +62,9 @@ def test_a_begun_batch_goes_on_without_a_query(
     engine.register("SELECT count(*) AS n FROM bids [RANGE 1 minute SLIDE 1 minute] "
                     "WHERE string(site) RLIKE concat('(', site)", "bad")  # fmt: skip
     feed.push(bids((1, 1.0, "12:00")))
-    monkeypatch.setattr(Quarantine, "run", lambda self: self.attempt({}))  # it never comes to a decision
+    monkeypatch.setattr(
+        Quarantine, "run", lambda self: self.attempt({}, False)
+    )  # it never comes to a decision
     with pytest.raises(BatchError):
         engine.step()
     engine.stop()

@@ -76,3 +76,22 @@ def test_a_query_of_a_pipeline_file_asks_for_the_past_when_it_is_new(
     results = {name: engine.query(name).results()["n"].to_pylist() for name in ("old", "new")}
     assert results == {"old": [1], "new": [1]}
     assert engine.query("old").since == 1
+
+
+def test_past_windows_are_looked_up_over_http_with_the_client_and_in_the_shell(back: Backend) -> None:
+    back.client.post("/api/queries", json={"name": "minutes", "sql": COUNTED})
+    back.push(bids((1, 1.0, "12:01:50"), (1, 1.0, "12:03:10")))
+    asked = {"at": "2013-01-01 12:02"}
+    answer = back.client.post("/api/queries/minutes/lookup", json=asked)
+    assert [row["n"] for row in answer.json()["rows"]] == [2]
+    text = "SELECT count(*) AS n FROM bids [RANGE 30 seconds]"
+    answer = back.client.post("/api/lookup", json={"sql": f"{text} AS OF '2013-01-01 12:01:30'"})
+    assert [row["n"] for row in answer.json()["rows"]] == [1]
+    with transom.connect(back.served.url) as server:
+        assert server.lookup(text, at="80 seconds ago")["n"].to_pylist() == [1]
+        assert server.query("minutes").lookup(at="2013-01-01 12:01")["n"].to_pylist() == [1]
+    words = ["lookup", text, "--as-of", "2013-01-01 12:02", "--format", "csv", "--server", back.served.url]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0 and shown.stdout.splitlines()[-1].endswith(",1,true")
+    answer = back.client.post("/api/queries/minutes/lookup", json={"at": "2013-01-01 12:04"})
+    assert error(answer) == (400, "setting")

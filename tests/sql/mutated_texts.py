@@ -77,6 +77,13 @@ QUERIES = [
     "GROUP BY tag",
     "SELECT kind, median(price), count(DISTINCT site), collect_list(big), max_by(kind, price), mode(site) FROM bids "
     "[RANGE 1 min SLIDE 1 min] GROUP BY kind ORDER BY 2 DESC LIMIT 3",
+    "SELECT site, count(*) AS n, sum(price) AS s FROM bids [RANGE 5 minutes SLIDE 1 minute] GROUP BY site "
+    "HAVING s > 100 AND n BETWEEN 3 AND 9 WITH CONFIDENCE 95% ON OVERLOAD PREFER desc price EMIT EMPTY "
+    "EMIT EARLY AT 50% OF SLIDE ALERT FOR 3 WINDOWS RESOLVE AFTER 2 WINDOWS REPEAT EVERY '1 hour' SEVERITY 'page' "
+    "SUMMARY '{site}: {n} bids'",
+    "SELECT kind, max(price) AS top FROM bids [RANGE 1 hour SLIDE 5 minutes] GROUP BY kind HAVING top > 5 "
+    "EMIT CORRECTIONS WITHIN '1 day' EMIT EARLY EVERY '1 minute' ALERT BACKFILL SINCE '24 hours ago'",
+    "SELECT site, max(price) FROM bids [RANGE 10 minutes] GROUP BY site AS OF '2013-01-01 12:03:30'",
     "SELECT std(price), mean(amount), percentile_approx(big, array(0.1, 0.9)) FROM bids [RANGE 1 week SLIDE 1 day]",
 ]
 

@@ -55,9 +55,15 @@ def test_a_bad_query_affects_no_other_and_the_order_is_kept() -> None:
 
 
 def test_the_garbage_collector_is_restored() -> None:
-    assert gc.isenabled()
+    gc.enable()
     bind({"a": "SELECT"}, CATALOG, Rules())
     assert gc.isenabled()
+    gc.disable()
+    try:
+        bind({"a": "SELECT"}, CATALOG, Rules())
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_a_row_reads_the_joined_tables_columns_and_flags() -> None:

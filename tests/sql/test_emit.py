@@ -110,6 +110,7 @@ def test_without_the_clause_no_early_results_are_emitted() -> None:
         ("EMIT EARLY EVERY 5 secnds", "unknown unit secnds; did you mean seconds?", "5 secnds"),
         ("EMIT EARLY EVERY '0 s'", "EVERY must be positive", "'0 s'"),
         ("EMIT EARLY EVERY - 5 s", "EVERY must be positive", "- 5 s"),
+        (f"EMIT EARLY EVERY '1{'0' * 5000} s'", "EVERY is longer than any stream", f"'1{'0' * 5000} s'"),
         ("EMIT EARLY EVERY 1 month", "no fixed length", "1 month"),
         ("EMIT EARLY AT", "AT needs a percentage like 75%", "AT"),
         ("EMIT EARLY AT 75%", "expected OF after %; a point is written as a part of the slide: AT 75% OF SLIDE", "%"),

@@ -21,7 +21,7 @@ from transom.sql.clauses.summary import read_statement
 
 TEXTS = int(os.environ.get("TRANSOM_FUZZ_TEXTS", "3000"))  # `make fuzz` takes a million
 SPARK_TEXTS = 300  # analysed by Spark, which takes longer
-MOST_SECONDS = 10.0  # for one text, on a busy machine
+MOST_SECONDS = 10.0  # of processor time, for one text
 
 
 SITES1 = "CREATE SUMMARY sites1 ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
@@ -30,7 +30,7 @@ SITES1 = "CREATE SUMMARY sites1 ON bids(site) WITH GRANULARITY '10 seconds' AND 
 @pytest.fixture(scope="module")
 def engine(make_engine: EngineFactory) -> Iterator[transom.Engine]:
     engine = make_engine()
-    engine.feed("bids", SCHEMA, time="ts")
+    engine.feed("bids", SCHEMA, time="ts", retain="7 days")
     engine.table("sites", [{"site": 1, "name": "a"}])
     engine.execute(SITES1)
     engine.register(
@@ -42,7 +42,7 @@ def engine(make_engine: EngineFactory) -> Iterator[transom.Engine]:
 
 def planned(engine: transom.Engine, text: str) -> bool:
     """Whether a text can be planned; an error that is not the project's own, or a long time, fails the test."""
-    started = time.monotonic()
+    started = time.process_time()
     try:
         engine.check(text)
         engine.explain_text(text)
@@ -50,7 +50,7 @@ def planned(engine: transom.Engine, text: str) -> bool:
     except transom.TransomError as error:
         assert str(error)
         is_planned = False
-    assert time.monotonic() - started < MOST_SECONDS, text
+    assert time.process_time() - started < MOST_SECONDS, text
     return is_planned
 
 

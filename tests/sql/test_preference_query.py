@@ -327,12 +327,17 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT item, count(*) FROM store1 GROUP BY {'9' * 5000} {WANT}", "is not in the SELECT list", "9" * 5000),
         (f"SELECT count(*) AS n FROM store1 GROUP BY n {WANT}", "GROUP BY can't have an aggregate", "count(*)"),
         (f"SELECT item, count(*) FROM store1 GROUP BY ROLLUP(item) {WANT}", "ROLLUP, CUBE and GROUPING SETS are not supported; register a query for each set of keys", "item"),
-        (f"SELECT a.item, count(*) {JOIN} GROUP BY a.item HAVING count(*) > 1 {BOTH}", "HAVING is not supported WITH PREFERENCE; a window query over a join within a time bound can have it", "count(*) > 1"),
-        (f"SELECT item FROM store1 HAVING item > 5 {WANT}", "HAVING is not supported WITH PREFERENCE", "item > 5"),
+        (f"SELECT item FROM store1 HAVING item > 5 {WANT}", "HAVING needs an aggregate in SELECT; put the condition in WHERE", "item > 5"),
+        (f"SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING price > 5 {WANT}", "price is neither in GROUP BY nor in an aggregate", "price"),
+        (f"SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING prise > 5 {WANT}", "unknown column prise; did you mean price?", "prise"),
+        (f"SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING n + 1 {WANT}", "expected a condition, and this is double", "n + 1"),
+        (f"SELECT count(*) AS n FROM store1 HAVING sum(name) > 1 {WANT}", "sum needs a number, and this is string", "name"),
+        (f"SELECT count(*) AS n FROM store1 HAVING stddev(price) > 1 {WANT}", "the aggregates of a query WITH PREFERENCE are", "stddev(price)"),
         (f"SELECT item FROM store1 [RANGE 5 minutes SLIDE 1 minute] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '5 minutes' at its end", "[RANGE 5 minutes SLIDE 1 minute]"),
         (f"SELECT item FROM store1 [ROWS 5] {WANT}", "a query WITH PREFERENCE has no bracket; write WINDOW '1 minute' at its end", "[ROWS 5]"),
         (f"SELECT item FROM store1 ON OVERLOAD PREFER item {WANT}", "ON OVERLOAD PREFER is for window queries, and WITH PREFERENCE for others", "WITH"),
-        (f"SELECT item FROM store1, goods {WANT}", "a query WITH PREFERENCE reads streams, and goods is a static table", "goods"),
+        (f"SELECT item FROM store1, goods {WANT}", "no equality links goods to the stream", "goods"),
+        (f"SELECT g.item FROM goods g, store1 s WHERE s.item = g.item {WANT}", "reads a stream first, then the static tables that are joined to it; goods is a table", "goods g"),
         (f"SELECT item FROM per_item {WANT}", "a query WITH PREFERENCE reads streams, and per_item is a query", "per_item"),
         (f"SELECT a.item FROM store1 a, store2 b, store3 c WHERE a.item = b.item {BOTH}", "a query WITH PREFERENCE reads one stream or joins two", "store3 c"),
         (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item {BOTH}", "LEFT JOIN is not supported WITH PREFERENCE", "store2 b"),
@@ -395,3 +400,36 @@ def test_any_sequence_of_words_gives_a_query_or_an_error(data: st.DataObject) ->
         assert preference_query(" ".join(words)).sides
     except SQLError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "having", "hidden"),
+    [
+        ("SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING n > 5", "`a0` > 5", 0),
+        ("SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING count(*) > 5 AND COUNT(*) < 9", "`a0` > 5 AND `a0` < 9", 0),
+        ("SELECT item, count(*) AS n FROM store1 GROUP BY item HAVING sum(price) > n", "`a1` > `a0`", 1),
+        ("SELECT till AS item, count(*) FROM store1 GROUP BY till, store1.item HAVING item > 5", "`k1` > 5", 0),
+        ("SELECT till AS price, count(*) FROM store1 GROUP BY till HAVING price > 5", "`k0` > 5", 0),
+        ("SELECT item % 3 AS third, max(price) AS m FROM store1 GROUP BY third HAVING item % 3 = 1 OR m < 2", "`k0` = 1 OR `a0` < 2", 0),
+        ("SELECT count(*) AS n FROM store1 HAVING avg(price) > 1 AND avg(price) < max(price)", "`a1` > 1 AND `a1` < `a2`", 2),
+    ],
+)  # fmt: skip
+def test_having_is_over_keys_and_aggregates(text: str, having: str, hidden: int) -> None:
+    bound = preference_query(f"{text} WITH PREFERENCE desc {COUNT}(store1.item)")
+    assert bound.having == having
+    assert [figure.hidden for figure in bound.figures] == [False] * len(bound.reported) + [True] * hidden
+    assert not any(name == "" for name, _ in bound.selected)
+
+
+def test_having_reads_an_item_whose_name_both_streams_have() -> None:
+    text = f"SELECT a.item, max(a.ts) AS ts, count(*) FROM store1 a, store2 b WHERE a.item = b.item GROUP BY a.item HAVING ts > '2026-01-01' {BOTH}"
+    assert preference_query(text).having == "`a0` > '2026-01-01'"
+
+
+def test_static_tables_are_joined_to_one_side() -> None:
+    text = f"SELECT a.item, g.kind FROM store1 a JOIN store2 b ON a.item = b.item JOIN goods g ON b.item = g.item WHERE g.kind <> 'x' {BOTH}"
+    one, other = preference_query(text).sides
+    [join] = other.joins
+    assert (one.joins, join.table, join.keys, join.columns) == ((), "goods", ("item",), ("kind",))
+    assert other.columns == ("item", f"{join.id}.kind") and one.columns == ("item",)
+    assert other.guide is None and isinstance(other.where, And) and len(other.where.parts) == 2

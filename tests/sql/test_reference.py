@@ -55,6 +55,13 @@ def test_the_example_can_be_run() -> None:
     assert isinstance(bind_one(example, catalog, Rules()), Query)
 
 
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("ALERT"), re.MULTILINE))
+def test_every_form_of_alert_can_be_written(clause: str) -> None:
+    text = f"SELECT count(*) AS n FROM Trades [RANGE 5 min SLIDE 1 min] HAVING n > 1 {clause}"
+    query = bind_one(text, CATALOG, Rules())
+    assert isinstance(query, Query) and query.alert is not None
+
+
 @pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("EMIT EARLY"), re.MULTILINE))
 def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
     text = f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}"
@@ -66,6 +73,12 @@ def test_every_form_of_emit_early_can_be_written(clause: str) -> None:
 def test_every_form_of_emit_empty_can_be_written(clause: str) -> None:
     query = bind_one(f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}", CATALOG, Rules())
     assert query.empty is not None
+
+
+@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("BACKFILL"), re.MULTILINE))
+def test_every_form_of_backfill_can_be_written(clause: str) -> None:
+    query = bind_one(f"SELECT count(*) FROM Trades [RANGE 5 min SLIDE 1 min] {clause}", CATALOG, Rules())
+    assert query.backfill is not None
 
 
 @pytest.mark.parametrize("call", re.findall(r"^\| `(.*?)`", section("LAG over windows"), re.MULTILINE))
@@ -110,10 +123,17 @@ def test_the_results_of_a_query_have_the_columns_of_the_table() -> None:
     bound = bind_all({"per_sensor": inner, "top": outer}, Catalog(streams), Rules(), {})
     assert isinstance(bound["top"], Query)
     assert isinstance(bound["per_sensor"], Query)
-    have = list(relation_of("per_sensor", bound["per_sensor"]).columns)
-    rows = re.findall(r"^\| (`.*?) \|", section("Queries over queries"), re.MULTILINE)
-    shown = re.findall(r"`(\w+)`", " ".join(rows))
-    assert [name for name in have if name not in ("sensor", "n")] == shown
+    preferred = preference_query(
+        "SELECT avg(price) AS n FROM store1 WITH PREFERENCE weighted SUMMARY.Estimate.Count(item)"
+    )
+    of_windows, with_preference = section("Queries over queries").split(
+        "The results of a query [`WITH PREF", 1
+    )
+    for text, query in ((of_windows, bound["per_sensor"]), (with_preference, preferred)):
+        have = list(relation_of("per_sensor", query).columns)
+        rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+        shown = re.findall(r"`(\w+)`", " ".join(rows))
+        assert [name for name in have if name not in ("sensor", "n", "n_low", "n_high")] == shown
 
 
 def test_the_queries_of_the_guide_to_early_results_can_be_registered() -> None:

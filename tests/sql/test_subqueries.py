@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -214,3 +215,44 @@ def test_what_a_subquery_can_t_do_is_an_error_at_its_place(
     with pytest.raises(SQLError, match=message) as caught:
         bound(text)
     assert place is None or caught.value.text[caught.value.start : caught.value.end] == place
+
+
+def doubled(first: str, step: str, times: int = 30) -> str:
+    """Definitions of which each names the one before twice."""
+    steps = [
+        f"q0 AS ({first})",
+        *(f"q{i} AS ({step.replace('before', f'q{i - 1}')})" for i in range(1, times)),
+    ]
+    return f"WITH {', '.join(steps)} SELECT count(*) AS n FROM q{times - 1} {WINDOW} WHERE v > 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            doubled("SELECT ts, site AS v FROM Trades", "SELECT ts, v + v AS v FROM before"),
+            "more than 20,000 parts",
+        ),
+        (
+            doubled(
+                "SELECT ts, site AS v FROM Trades UNION ALL SELECT ts, site AS v FROM Trades",
+                "SELECT * FROM before UNION ALL SELECT * FROM before",
+            ),
+            "more than 20,000 parts",
+        ),
+        (
+            f"SELECT count(*) AS n FROM ({' UNION ALL '.join(['SELECT ts FROM Trades'] * 300)}) {WINDOW}",
+            "UNION ALL has more than 256 parts",
+        ),
+        (
+            f"SELECT max(site) AS a0, {', '.join(f'a{i} + a{i} AS a{i + 1}' for i in range(30))} FROM Trades {WINDOW}",
+            "longer than 20,000 characters when its aliases are written out",
+        ),
+    ],
+    ids=["expressions", "unions", "parts of one union", "aliases"],
+)
+def test_texts_that_stand_for_much_longer_ones_are_refused_in_short_time(text: str, message: str) -> None:
+    started = time.process_time()
+    with pytest.raises(SQLError, match=message):
+        bound(text)
+    assert time.process_time() - started < 20

@@ -43,8 +43,48 @@ def error_of(text: str) -> SQLError:
         ),
         (
             f"SELECT count(*) FROM Trades {WINDOW} EMIT EMTPY",
-            "expected EARLY or EMPTY after EMIT, found EMTPY; did you mean EMPTY?",
+            "expected EARLY, EMPTY or CORRECTIONS after EMIT, found EMTPY; did you mean EMPTY?",
             "EMTPY",
+        ),
+        *(
+            (
+                f"SELECT count(*) FROM {source} {word} GROUP BY price",
+                f"{word} comes at the end of a query, after WHERE, GROUP BY and HAVING; an alias is written AS "
+                f"{word.lower()}",
+                word,
+            )
+            for word in ("ALERT", "BACKFILL", "EMIT")
+            for source in (f"Trades {WINDOW}", f"Trades AS t {WINDOW}")
+        ),
+        (
+            f"SELECT price, count(*) FROM Trades {WINDOW} EMIT CORRECTIONS WITHIN '1 hour' GROUP BY price",
+            "EMIT CORRECTIONS comes after GROUP BY and HAVING",
+            "GROUP BY",
+        ),
+        (
+            f"SELECT count(*) FROM Trades {WINDOW} HAVING count(*) > 1 FOR 2 WINDOWS",
+            "this was not expected here; write ALERT FOR 3 WINDOWS",
+            "FOR",
+        ),
+        (
+            f"SELECT count(*) FROM Trades {WINDOW} SINCE '1 hour ago'",
+            "this was not expected here; write BACKFILL SINCE '24 hours ago'",
+            "'1 hour ago'",
+        ),
+        (
+            f"SELECT count(*) FROM Trades {WINDOW} HAVING count(*) > 1 CONFIDENCE 90%",
+            "this was not expected here; write WITH CONFIDENCE 95%",
+            "CONFIDENCE",
+        ),
+        (
+            f"SELECT count(*) FROM Trades {WINDOW} BACKFILL EMIT EARLY ON DEMAND",
+            "BACKFILL comes last: write EMIT before it",
+            "EMIT",
+        ),
+        (
+            f"SELECT count(*) FROM Trades {WINDOW} HAVING count(*) > 1 BACKFILL ALERT",
+            "BACKFILL comes last: write ALERT before it",
+            "ALERT",
         ),
         (
             f"SELECT count(*) FROM Trades {WINDOW} WITH TIES",

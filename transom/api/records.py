@@ -150,6 +150,20 @@ class StreamStatus:
     rewritten_files: Annotated[
         int, _text("files that changed after they were read; they are not read again")
     ] = 0
+    slack_target: Annotated[
+        OptionalNumber, _text("if the slack is learned, the share of rows that shall be in time")
+    ] = None
+    slack_now: Annotated[
+        OptionalNumber,
+        _text("the slack that was learned: seconds, or a plain number; the largest of all partitions"),
+    ] = None
+    in_time: Annotated[
+        OptionalNumber, _text("if the slack is learned, the share of rows that were not behind the watermark")
+    ] = None
+    wanted_in_time: Annotated[
+        OptionalNumber, _text("the share of the rows that queries want that no query missed")
+    ] = None
+    clocks: Annotated[int, _text("partitions or groups with a clock of their own")] = 0
 
 
 @dataclass(frozen=True)
@@ -180,6 +194,27 @@ class InputPartition:
 
 
 @dataclass(frozen=True)
+class WatermarkClock:
+    """How far a partition of a stream, or a group, has come."""
+
+    name: Annotated[
+        str | None,
+        Field(
+            description="the partition or the value; null: rows without one, and all others",
+            examples=["bids 0"],
+        ),
+    ]
+    newest: Annotated[int, _text("its newest time: microseconds since 1970 (UTC), or a plain number")]
+    closed: Annotated[int | None, _text("its newest time minus its slack")]
+    is_live: Annotated[bool, _text("whether the watermark waits for it")]
+    slack: Annotated[OptionalNumber, _text("its slack: seconds, or a plain number")] = None
+    rows: Annotated[int | None, _text("rows whose delay was learned; null with many partitions")] = None
+    in_time: Annotated[
+        OptionalNumber, _text("the share of these rows that were not behind the watermark")
+    ] = None
+
+
+@dataclass(frozen=True)
 class LateOfQuery:
     """How many rows of a stream a query missed."""
 
@@ -204,6 +239,11 @@ class StreamDetail(StreamStatus):
     ] = ()
     horizon: Annotated[str | None, _text("how far ahead of the others a row may be")] = None
     idle: Annotated[str | None, _text("after how long without rows its windows close")] = None
+    watermark_by: Annotated[str | None, _text("the column whose values have a clock of their own")] = None
+    slowest: Annotated[
+        tuple[WatermarkClock, ...],
+        _text("partitions or groups with a clock of their own, the slowest first; at most 100"),
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -534,6 +574,32 @@ class ItemInfo:
 
 
 @dataclass(frozen=True)
+class DecisionScoreInfo:
+    """What became of early decisions; rates are shares of 1, undefined while there is nothing to count."""
+
+    confirmed: Annotated[int, _text("announced windows whose final satisfies HAVING")]
+    withdrawn: Annotated[int, _text("announced windows whose final does not")]
+    missed: Annotated[int, _text("finals that satisfy HAVING and were not announced")]
+    certain: Annotated[int, _text("announced because HAVING could not become false any more")]
+    false_alarm_rate: Annotated[Ratio, _text("withdrawn / announced")]
+    miss_rate: Annotated[Ratio, _text("missed / finals that satisfy HAVING")]
+    lead_slides: Annotated[
+        Ratio, _text("slides from a confirmed announcement to the window's end, on average")
+    ]
+    lead_seconds: Annotated[Ratio, _text("seconds from a confirmed announcement to the final, on average")]
+
+
+@dataclass(frozen=True)
+class DecisionsInfo:
+    """The achieved rates of a query WITH CONFIDENCE."""
+
+    confidence: Annotated[float, _text("the wanted confidence; compare it with 1 - false_alarm_rate")]
+    total: DecisionScoreInfo
+    recent: DecisionScoreInfo
+    open: Annotated[int, _text("announced windows that are still open")]
+
+
+@dataclass(frozen=True)
 class AccuracyInfo:
     """The accuracy of a query's early results, measured against its finals."""
 
@@ -543,6 +609,7 @@ class AccuracyInfo:
     confidence: Annotated[float, _text("the wanted confidence of the bounds; compare it with the coverage")]
     target: Annotated[OptionalNumber, _text("the wanted accuracy")]
     point: Annotated[OptionalNumber, _text("the part of the slide after which early results are emitted")]
+    decisions: Annotated[DecisionsInfo | None, _text("of a query WITH CONFIDENCE")] = None
 
 
 @dataclass(frozen=True)

@@ -176,15 +176,19 @@ class LookupQuery(RequestBody):
     rows: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = Field(
         None, description="a shorter window than the query's, in rows"
     )
-    at: Instant | None = Field(None, description="where the window ends, if later than the newest row")
+    at: Instant | None = Field(
+        None, description="where the window ends; a window of the past needs a stream that retains its rows"
+    )
     where: GroupLists | None = None
 
 
 class LookupText(RequestBody):
-    """An on-demand query that need not be registered."""
+    """A query that need not be registered."""
 
     sql: QueryText
-    at: Instant | None = Field(None, description="where the window ends, if later than the newest row")
+    at: Instant | None = Field(
+        None, description="where the window ends; a window of the past needs a stream that retains its rows"
+    )
     where: GroupLists | None = None
     parameters: QueryParameters | None = None
 

@@ -193,6 +193,7 @@ class ResultKey:
     )
     made: str = "made"  # the column that says when a result was made
     day: str = "day"  # a name that no column has, for the day of a result
+    query_column: str = "query"  # the column with the query, or a name for it that no column has
 
 
 NO_KEY = ResultKey(())
@@ -207,6 +208,12 @@ class Sink(ABC):
     """A moment in which the engine owns its checkpoint, so that output may appear; raises if it does not."""
     sync = False
     """Whether `write` waits until local files are on disk."""
+    writer: Callable[[], str] = staticmethod(lambda: "transom")
+    """The name of the checkpoint, which no other has, for an output that notes which batches of it are there."""
+    place: str | None = None
+    """Where the output is, if a query can have only one sink there."""
+    retractions = False
+    """Whether it gets all retractions as rows. Otherwise a retraction says that a result is to be deleted."""
 
     @property
     def exactly_once(self) -> bool:
@@ -216,6 +223,10 @@ class Sink(ABC):
     @abstractmethod
     def write(self, frame: Frame, batch_id: int, key: ResultKey = NO_KEY) -> None:
         """Write a batch's results. Later results replace those with the same key, where the output can do that."""
+
+    def write_messages(self, frame: Frame) -> None:
+        """Append rows with the columns `key` and `value`, in their order, if the output is a topic."""
+        raise BackendLimitError(f"{self.format} is no format of messages")
 
 
 @dataclass(frozen=True)

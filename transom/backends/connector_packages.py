@@ -11,7 +11,6 @@ FORMAT_PACKAGES: Mapping[str, str] = {
     "kafka": f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:SPARK",
     "avro": f"org.apache.spark:spark-avro_{SCALA}:SPARK",
     "protobuf": f"org.apache.spark:spark-protobuf_{SCALA}:SPARK",
-    "delta": f"io.delta:delta-spark_SPARK_MINOR_{SCALA}:VERSION",
     "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-SPARK_MINOR_{SCALA}:VERSION",
 }
 # The driver of each database, by the subprotocol of its URL.

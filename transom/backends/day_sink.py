@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
+from numpy.typing import NDArray
 from pyarrow import fs
 
 from transom.backends.base import NO_KEY, Frame, ResultKey, Sink
@@ -96,12 +97,17 @@ def split_by_day(table: pa.Table, key: ResultKey) -> dict[str, pa.Table]:
     A result's time is its window's last microsecond, or its event time if it has no window. Results without either,
     such as those of windows over rows, have the time when they were made.
     """
-    instants = pc.fill_null(_instants(table, key), table[key.made].cast(pa.int64()))
-    days = instants.to_numpy() // _DAY_US
+    days = days_of(table, key)
     return {
         f"{key.day}={_EPOCH + timedelta(day)}": table.filter(pa.array(days == day))
         for day in np.unique(days).tolist()
     }
+
+
+def days_of(table: pa.Table, key: ResultKey) -> NDArray[np.int64]:
+    """The day of each result, counted from 1970."""
+    instants = pc.fill_null(_instants(table, key), table[key.made].cast(pa.int64()))
+    return instants.to_numpy() // _DAY_US
 
 
 def _instants(table: pa.Table, key: ResultKey) -> pa.ChunkedArray:
@@ -143,9 +149,8 @@ class DaySink(Sink):
     def __init__(self, options: Mapping[str, str]):
         for name in options:
             if name not in _OPTIONS:
-                raise SettingError(
-                    f"a sink by day has no option {name}{near_miss(name, _OPTIONS)}; it has {', '.join(_OPTIONS)}"
-                )
+                hint = near_miss(name, _OPTIONS) or f"; it has {', '.join(_OPTIONS)}"
+                raise SettingError(f"a sink by day has no option {name}{hint}")
         if options[PARTITION_BY] != "day":
             raise SettingError(f"{PARTITION_BY}: expected day, not {options[PARTITION_BY]}")
         if "path" not in options:

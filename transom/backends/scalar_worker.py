@@ -187,6 +187,13 @@ def _packed(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def limit_memory() -> None:
+    """Limit the address space of this process; a lower limit stays."""
+    lower = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+    most = min([MOST_MEMORY, *lower])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    limit_memory()
     serve_scalars(Connection(int(sys.argv[1])))

@@ -76,6 +76,9 @@ def declare_pipeline(engine: Engine, pipeline: Pipeline, keep: bool = False) -> 
     for text in pipeline.summaries:
         with _error_place("summaries:"):
             engine.execute(text)
+    for name, settings in pipeline.alert_sinks.items():
+        with _error_place(f"alert_sinks.{name}:"):
+            _declare_alert_sink(engine, name, settings)
     queries = _register_queries(engine, pipeline)
     for name, entry in pipeline.queries.items():
         for at, sink in enumerate(entry.sinks):
@@ -83,9 +86,32 @@ def declare_pipeline(engine: Engine, pipeline: Pipeline, keep: bool = False) -> 
                 if queries[name].on_demand:
                     raise SettingError(NO_SINKS)
                 queries[name].sink(**_with_options(sink))
+    _declare_alerts(engine, pipeline, keep)
     for at, sink in enumerate(pipeline.sinks):
         with _error_place(f"sink {at}:"):
             engine.sink(**_with_options(sink))
+
+
+def _declare_alert_sink(engine: Engine, name: str, settings: Settings) -> None:
+    options = dict(settings)
+    if "file" in options:
+        engine.alerting.file_sink(name, options["file"])
+    elif "topic" in options:
+        engine.alerting.topic(name, options["topic"], **options.get("options", {}))
+    else:
+        engine.alerting.webhook(name, options.pop("webhook"), **options)
+
+
+def _declare_alerts(engine: Engine, pipeline: Pipeline, keep: bool) -> None:
+    """Declare the alerts of the file; those that are only in the checkpoint are dropped, unless they are kept."""
+    if not keep:
+        for name, summary in engine.alerting.summaries().items():
+            if name not in pipeline.alerts and not summary.is_written:
+                log.warning("alert %s of the checkpoint is no longer in the pipeline: dropped", name)
+                engine.alerting.drop(name)
+    for name, settings in pipeline.alerts.items():
+        with _error_place(f"alert {name}:"):
+            engine.alert(name, **settings)
 
 
 def _declare_stream(engine: Engine, name: str, settings: Settings) -> None:

@@ -126,9 +126,18 @@ EARLY = {
 }
 
 
+# A query with an alert, for the dashboard's page of alerts.
+DEMO_ALERTS = {
+    "tardy flights": "SELECT origin, count(*) FILTER (WHERE delay > 60) AS tardy, count(*) AS flights "
+    "FROM flights [RANGE 1 hour SLIDE 1 hour] GROUP BY origin HAVING tardy >= 3 "
+    "ALERT FOR 2 WINDOWS RESOLVE AFTER 2 WINDOWS SEVERITY 'page' "
+    "SUMMARY '{origin}: {tardy} of {flights} are tardy'"
+}
+
+
 def demo_queries(count: int) -> dict[str, str]:
-    """A number of different queries: a join with the airlines, queries with early results, lookups, and combinations
-    of measure, scope and window."""
+    """A number of different queries: a join with the airlines, queries with early results, lookups, one with an
+    alert, and combinations of measure, scope and window."""
     queries = [
         (
             f"{what}, {scope}, {size}",
@@ -137,10 +146,10 @@ def demo_queries(count: int) -> dict[str, str]:
         for (scope, keys, where, group), (size, slide), (measure, what) in product(SCOPES, WINDOWS, MEASURES)
     ]
     random.Random(2013).shuffle(queries)  # so that a few dozen are a fixed mix of all kinds
-    first = {"by airline": BY_AIRLINE} | EARLY | LOOKUPS
+    first = {"by airline": BY_AIRLINE} | EARLY | LOOKUPS | DEMO_ALERTS
     return dict([*first.items(), *queries][:count])
 
 
 def most_queries() -> int:
     """The number of different queries that the demo has."""
-    return 1 + len(EARLY) + len(LOOKUPS) + len(SCOPES) * len(WINDOWS) * len(MEASURES)
+    return 1 + len(EARLY) + len(LOOKUPS) + len(DEMO_ALERTS) + len(SCOPES) * len(WINDOWS) * len(MEASURES)

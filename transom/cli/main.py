@@ -17,7 +17,7 @@ import typer
 
 import transom
 from transom.api.formats import PlanFormat
-from transom.cli import remote_options
+from transom.cli import alert_options, remote_options
 from transom.cli.backend_choice import BackendChoice
 from transom.cli.doctor_command import doctor
 from transom.cli.options import HELP, Master, PipelineFile, interval_seconds, on_master
@@ -142,7 +142,12 @@ def query(
     summary: SummaryStatements = None,
     time: Annotated[list[str] | None, _per_stream("time", "COLUMN")] = None,
     time_unit: Annotated[list[str] | None, _per_stream("time_unit", "UNIT")] = None,
-    slack: Annotated[list[str] | None, _per_stream("slack", "DURATION")] = None,
+    slack: Annotated[list[str] | None, _per_stream("slack", "DURATION|SHARE")] = None,
+    slack_start: Annotated[list[str] | None, _per_stream("slack_start", "DURATION")] = None,
+    slack_min: Annotated[list[str] | None, _per_stream("slack_min", "DURATION")] = None,
+    slack_max: Annotated[list[str] | None, _per_stream("slack_max", "DURATION")] = None,
+    partition: Annotated[list[str] | None, _per_stream("partition", "EXPRESSION")] = None,
+    watermark_by: Annotated[list[str] | None, _per_stream("watermark_by", "COLUMN")] = None,
     horizon: Annotated[list[str] | None, _per_stream("horizon", "DURATION")] = None,
     max_ahead: Annotated[list[str] | None, _per_stream("max_ahead", "DURATION")] = None,
     schema: Annotated[list[str] | None, _per_stream("schema", "COLUMNS")] = None,
@@ -206,6 +211,11 @@ def query(
         "time": time,
         "time_unit": time_unit,
         "slack": slack,
+        "slack_start": slack_start,
+        "slack_min": slack_min,
+        "slack_max": slack_max,
+        "partition": partition,
+        "watermark_by": watermark_by,
         "horizon": horizon,
         "max_ahead": max_ahead,
         "schema": schema,
@@ -333,7 +343,9 @@ def replay(
         str | None,
         typer.Option("--start", metavar="TIME", help="leave out rows that were recorded before this time"),
     ] = None,
-    slack: Annotated[str, typer.Option("--slack", metavar="DURATION", help=HELP["slack"])] = "0 seconds",
+    slack: Annotated[
+        str, typer.Option("--slack", metavar="DURATION|SHARE", help=HELP["slack"])
+    ] = "0 seconds",
     schema: Annotated[str | None, typer.Option("--schema", metavar="COLUMNS", help=HELP["schema"])] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="an option of Spark's reader")
@@ -443,7 +455,7 @@ def demo(
 
 app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(repair))
 app.command(rich_help_panel=LOCAL_PANEL)(with_exit_codes(doctor))
-for command in remote_options.COMMANDS:
+for command in (*remote_options.COMMANDS, *alert_options.ALERT_COMMANDS):
     app.command(rich_help_panel=SERVER_PANEL)(with_exit_codes(command))
 
 

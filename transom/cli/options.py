@@ -13,7 +13,8 @@ from transom.errors import SettingError
 
 # What pipeline files can say and options can't is left out.
 HELP = {setting.name: setting.help for setting in SERVER + STREAM + ENGINE} | {
-    "slack": "how long to wait for rows that arrive out of order, such as '30 seconds'; none: only "
+    "slack": "how long to wait for rows that arrive out of order, such as '30 seconds'; a share of the rows such as "
+    "99.9%: as long as it takes for this share; none: only "
     "punctuations close windows",
     "schema": "the columns, such as 'site int, price double, ts timestamp' (default: as the files have them)",
 }

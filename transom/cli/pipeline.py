@@ -11,6 +11,8 @@ import yaml
 
 from transom.backends.secrets import with_absolute_files
 from transom.cli.settings_table import (
+    ALERT,
+    ALERT_SINK,
     ENGINE,
     QUERY_SETTINGS,
     SERVER,
@@ -56,6 +58,8 @@ class Pipeline:
     views: Mapping[str, str] = field(default_factory=dict)  # the SELECT of each view, by name
     summaries: list[str] = field(default_factory=list)  # CREATE SUMMARY statements
     server: Settings = field(default_factory=dict)
+    alerts: Mapping[str, Settings] = field(default_factory=dict)
+    alert_sinks: Mapping[str, Settings] = field(default_factory=dict)
 
 
 def load_pipeline(path: Path, served: bool = False) -> Pipeline:
@@ -113,6 +117,8 @@ def read_pipeline(given: Any, base: Path, served: bool = False) -> Pipeline:
         views=_views(given),
         summaries=_summaries(given.get("summaries") or []),
         server=_server(given.get("server") or {}, base),
+        alerts=_named_settings(given, "alerts", ALERT, base),
+        alert_sinks=_alert_sinks(given, base),
     )
 
 
@@ -136,6 +142,36 @@ def _server(given: Any, base: Path) -> Settings:
     for at, entry in enumerate(settings.get("tokens", ())):
         settings["tokens"][at] = _settings(TOKEN, entry, f"server.tokens[{at}]", base)
     return settings
+
+
+def _named_settings(
+    given: Mapping[str, Any], section: str, table: tuple[Setting, ...], base: Path
+) -> dict[str, Settings]:
+    entries = _mapping(given, section).items()
+    return {name: _settings(table, entry, f"{section}.{name}", base) for name, entry in entries}
+
+
+# The kinds of alert sinks, with their other settings.
+_OF_ALERT_SINKS: Mapping[str, tuple[str, ...]] = {
+    "file": (),
+    "topic": ("options",),
+    "webhook": ("format", "secret", "headers", "timeout", "attempts"),
+}
+
+
+def _alert_sinks(given: Mapping[str, Any], base: Path) -> dict[str, Settings]:
+    sinks = _named_settings(given, "alert_sinks", ALERT_SINK, base)
+    for name, settings in sinks.items():
+        where = f"alert_sinks.{name}"
+        kinds = [kind for kind in _OF_ALERT_SINKS if kind in settings]
+        if len(kinds) != 1:
+            raise SettingError(f"{where}: give file, a directory, topic, a topic of Kafka, or webhook, a URL")
+        if wrong := settings.keys() - {kinds[0], *_OF_ALERT_SINKS[kinds[0]]}:
+            raise SettingError(f"{where}: {min(wrong)} is no setting of a {kinds[0]}")
+        for key in ("webhook", "secret"):
+            if key in settings:
+                settings[key] = with_absolute_files({key: settings[key]}, base)[key]
+    return sinks
 
 
 def _views(given: Mapping[str, Any]) -> dict[str, str]:

@@ -253,9 +253,7 @@ def prod(
 
 
 def lookup(
-    name_or_sql: Annotated[
-        str, typer.Argument(metavar="NAME|SQL", help="the name of a query without SLIDE, or its SQL")
-    ],
+    name_or_sql: Annotated[str, typer.Argument(metavar="NAME|SQL", help="the name of a query, or its SQL")],
     range: Annotated[
         str | None, typer.Option("--range", metavar="DURATION", help="a shorter window than the query's")
     ] = None,
@@ -264,7 +262,12 @@ def lookup(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="where the window ends, if later than the newest row"),
+        typer.Option(
+            "--at",
+            "--as-of",
+            metavar="TIME",
+            help="where the window ends; a window of the past needs a stream that retains its rows",
+        ),
     ] = None,
     where: WhereOption = None,
     form: OutputFormat = None,
@@ -272,7 +275,7 @@ def lookup(
     server: ServerUrl = DEFAULT_URL,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the current answer of a query without SLIDE."""
+    """Print the current answer of a query without SLIDE, or a past window of any query."""
     from transom.cli import remote_commands
 
     with remote_commands.connected(server, token_file) as connection:

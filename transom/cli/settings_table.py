@@ -9,6 +9,7 @@ from transom.backends.connection import Decoder
 from transom.backends.secrets import option_texts
 from transom.durations import parse_duration
 from transom.errors import SettingError, near_miss
+from transom.windows.learned_slack import slack_share
 
 REPLAY_OPTIONS = ("speed", "delay", "delays", "burst", "seed", "start", "batch")
 
@@ -39,7 +40,7 @@ STREAM = (
     Setting(
         "format",
         "text",
-        "json, csv, parquet, or any other format that Spark reads, such as kafka or delta; required without a path",
+        "json, csv, parquet, delta, or any other format that Spark reads, such as kafka; required without a path",
         "from the path",
     ),
     Setting(
@@ -48,7 +49,12 @@ STREAM = (
         "the columns, as in `site int, price double, ts timestamp`; with `decode`, those of the decoded values",
         "from the source",
     ),
-    Setting("options", "options", "options of Spark's reader, such as `header: true` or `subscribe: bids`"),
+    Setting(
+        "options",
+        "options",
+        "options of Spark's reader, such as `header: true` or `subscribe: bids`, or of "
+        "[Delta Lake](../lake.md#delta-lake)",
+    ),
     Setting(
         "select",
         "text",
@@ -71,9 +77,13 @@ STREAM = (
         "slack",
         "slack",
         "how far the watermark stays behind the newest time; `none`: only punctuations close windows; "
+        "a share of the rows, as in `99.9%`: the slack is learned; "
         "or a value for each WATTR, as in `{ts: 30 seconds, seq: 100}`",
         "0 seconds",
     ),
+    Setting("slack_start", "span", "the slack that is used until it is learned", "1 minute"),
+    Setting("slack_min", "span", "the least slack that is learned", "0 seconds"),
+    Setting("slack_max", "span", "the largest slack that is learned; `none`: any", "none"),
     Setting(
         "horizon",
         "span",
@@ -107,8 +117,20 @@ STREAM = (
     Setting(
         "partition_idle",
         "span",
-        "the watermark does not wait for a partition without rows for this time; `none`: it waits for all",
+        "the watermark does not wait for a partition or a group without rows for this time; `none`: it waits for all",
         "1 minute",
+    ),
+    Setting(
+        "watermark_by",
+        "text",
+        "a column: each of its values has a clock of its own, and windows of queries that group by it close group "
+        "by group",
+    ),
+    Setting(
+        "watermark_clocks",
+        "count",
+        "how many partitions or groups have a clock of their own; the others share one",
+        "100000",
     ),
     Setting(
         "retain",
@@ -146,11 +168,43 @@ SINK = (
     Setting(
         "format",
         "text",
-        "parquet, json, csv, or any other format that Spark writes, such as kafka",
+        "parquet, json, csv, delta, or any other format that Spark writes, such as kafka",
         required=True,
     ),
     Setting("path", "path", "the directory to write to, if the format has one"),
-    Setting("options", "options", "options of Spark's writer, such as `topic: results`"),
+    Setting(
+        "options",
+        "options",
+        "options of Spark's writer, such as `topic: results`, or of [Delta Lake](../lake.md#delta-lake)",
+    ),
+)
+
+ALERT = (
+    Setting("query", "text", "the query, which has HAVING: the alert fires while it is true", required=True),
+    Setting("for_windows", "count", "windows in a row for which HAVING holds until the alert fires", "1"),
+    Setting("resolve_after", "count", "windows in a row without it until the alert is resolved", "1"),
+    Setting("repeat_every", "length", "the time between two reminders, as in `1 hour`"),
+    Setting(
+        "labels", "texts", "texts by which sinks and silences tell alerts apart, such as `severity: page`"
+    ),
+    Setting("annotations", "texts", "texts for people; `{name}` stands for a value of the result"),
+    Setting("sinks", "names", "the sinks that get its events, by their names", "all"),
+)
+
+ALERT_SINK = (
+    Setting("file", "path", "a directory: one file of JSON lines for each batch with events"),
+    Setting(
+        "webhook", "text", "a URL to which events are posted; it may have [references to secrets](#secrets)"
+    ),
+    Setting("topic", "text", "a topic of Kafka: one message for each event"),
+    Setting(
+        "options", "options", "options of Spark's writer for the topic, such as `kafka.bootstrap.servers`"
+    ),
+    Setting("format", "text", "the body of a webhook's requests: transom or alertmanager", "transom"),
+    Setting("secret", "text", "the key of the signature of a webhook's requests, as in `${env:HOOK_SECRET}`"),
+    Setting("headers", "options", "further headers of a webhook's requests"),
+    Setting("timeout", "duration", "how long a webhook waits for an answer", "10 s"),
+    Setting("attempts", "count", "after so many failed attempts, a webhook gives a request up", "20"),
 )
 
 ENGINE = (
@@ -217,10 +271,31 @@ ENGINE = (
         "collected_values", "count", "the most values of a list or text of an aggregate in one group", "10000"
     ),
     Setting(
+        "correctable_results",
+        "count",
+        "the most results of closed windows that a query with EMIT CORRECTIONS keeps",
+        "1000000",
+    ),
+    Setting(
         "past_windows",
         "count",
         "the most rows that a query remembers of past windows, and its most empty windows in a batch",
         "1000000",
+    ),
+    Setting(
+        "lookup_rows", "count", "the most retained rows that a lookup of a past window reads", "10000000"
+    ),
+    Setting(
+        "sealed_selections",
+        "count",
+        "the most selections of a stream whose sealed slices are kept beside retained rows",
+        "16",
+    ),
+    Setting(
+        "backfill_results",
+        "count",
+        "the most results of the past of a query, which wait until it takes part",
+        "5000000",
     ),
     Setting(
         "process_ends", "count", "how many processes end in a batch before a query is suspended for it", "8"
@@ -300,6 +375,8 @@ SETTING_SECTIONS: Mapping[str, tuple[Setting, ...]] = {
     "tables": TABLE,
     "queries": QUERY_SETTINGS,
     "sinks": SINK,
+    "alerts": ALERT,
+    "alert_sinks": ALERT_SINK,
     "engine": ENGINE,
     "server": SERVER,
     "tokens": TOKEN,
@@ -339,6 +416,16 @@ def _names(value: Any) -> list[str]:
     return [_text(each) for each in value]
 
 
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise SettingError(f"expected a mapping from name to text, not {value!r}")
+    return {_text(name): _text(each) for name, each in value.items()}
+
+
+def _length(value: Any) -> str | int:
+    return _count(value) if isinstance(value, int) else _duration(value)
+
+
 def _duration(value: Any) -> str:
     text = _text(value) if not isinstance(value, (int, float)) else str(value)
     if parse_duration(text) < 0:
@@ -357,8 +444,12 @@ def _span(value: Any) -> str | int | None:
 
 def _slack(value: Any) -> str | int | dict[str, Any] | None:
     if isinstance(value, Mapping):
-        return {_text(attribute): _span(each) for attribute, each in value.items()}
-    return _span(value)
+        return {_text(attribute): _slack_value(each) for attribute, each in value.items()}
+    return _slack_value(value)
+
+
+def _slack_value(value: Any) -> str | int | None:
+    return value if slack_share(value) is not None else _span(value)
 
 
 def _is_none(value: Any) -> bool:
@@ -419,6 +510,8 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "count": _count,
     "port": _port,
     "names": _names,
+    "texts": _texts,
+    "length": _length,
     "duration": _duration,
     "span": _span,
     "slack": _slack,
@@ -439,9 +532,11 @@ KIND_TEXTS = {
     "count": "a whole number of at least 1",
     "port": "a port, from 0 to 65535",
     "names": "a list of names",
+    "texts": "a mapping from name to text",
+    "length": "a duration; a number on the clock of a query whose windows are not of time",
     "duration": "a duration, such as `30 seconds`",
     "span": "a duration, a whole number on an integer clock, or `none`",
-    "slack": "a span, or a mapping from WATTR to span",
+    "slack": "a span, a share of the rows such as `99.9%`, or a mapping from WATTR to span",
     "retention": "a duration, or a number of batches",
     "budget": "a duration, or a number of rows",
     "options": "a mapping from option to value; `${env:NAME}` and `${file:PATH}` stand for [secrets](#secrets)",
@@ -465,7 +560,10 @@ def read_settings(section: tuple[Setting, ...], given: Any, where: str) -> dict[
         raise SettingError(f"{where}: expected a mapping with {', '.join(by_name)}, not {given!r}")
     for name in given:
         if name not in by_name:
-            raise SettingError(f"{where}.{name}: there is no such setting{near_miss(str(name), by_name)}")
+            hint = near_miss(str(name), by_name)
+            if not hint and "options" in by_name:
+                hint = "; an option of the format is written under options"
+            raise SettingError(f"{where}.{name}: there is no such setting{hint}")
     for setting in section:
         if setting.name == "path" and given.get("push") is True and "push" in by_name:
             continue  # a stream that is pushed has no files

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from transom.backends.arrow_frame import local_path
 from transom.backends.connection import FILE_FORMATS
+from transom.backends.delta_table import is_delta
 from transom.backends.file_names import FILES_TO_INFER_FROM, format_of
 from transom.backends.local.backend import LocalBackend
 from transom.backends.local.files import list_local_files
@@ -22,6 +23,10 @@ from transom.errors import BackendLimitError, SettingError, SQLError
 from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 from transom.sql.interpreter.types import NEEDS_SPARK
+from transom.storage.file_store import Store
+from transom.storage.lease import lease_holder
+
+log = logging.getLogger("transom")
 
 # Up to so many bytes the local backend is done before Spark would have started.
 MAX_TEXT_BYTES = 16_000_000
@@ -56,7 +61,9 @@ def planning_engine(pipeline: Pipeline) -> Iterator[Engine]:
     """An engine that plans everything that the pipeline declares; it is stopped at the end of the block.
 
     It needs no JVM, unless Spark has to find out the columns of a file, or an expression is known to Spark alone.
+    An engine takes over the checkpoint that it opens, so a checkpoint that another engine may be using is left alone.
     """
+    pipeline = _without_checkpoint_in_use(pipeline)
     with spinner(f"Planning {counted(len(pipeline.queries), 'query', 'queries')}"):
         engine = _engine_without_spark(pipeline)
     if engine is None:
@@ -67,6 +74,23 @@ def planning_engine(pipeline: Pipeline) -> Iterator[Engine]:
         yield engine
     finally:
         engine.stop()
+
+
+def _without_checkpoint_in_use(pipeline: Pipeline) -> Pipeline:
+    """The pipeline without its checkpoint, if an engine that uses it may be running."""
+    checkpoint = pipeline.engine.get("checkpoint")
+    holder = None if checkpoint is None or _has_new_checkpoint(pipeline) else lease_holder(Store(checkpoint))
+    if holder is None or holder.is_alive is False or holder.process == os.getpid():
+        return pipeline
+    log.warning(
+        "%s is used by process %d on %s, which goes on: this plan is that of a new checkpoint, without the queries and "
+        "views that only the checkpoint has",
+        checkpoint,
+        holder.process,
+        holder.host,
+    )
+    settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
+    return replace(pipeline, engine=settings)
 
 
 def _engine_without_spark(pipeline: Pipeline) -> Engine | None:
@@ -96,7 +120,6 @@ def check_before_start(pipeline: Pipeline) -> None:
     if not _has_new_checkpoint(pipeline) or len(pipeline.queries) > MAX_CHECKED_QUERIES:
         return
     settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
-    log = logging.getLogger("transom")
     was_disabled, log.disabled = log.disabled, True  # the engine itself warns
     try:
         with spinner("Checking the pipeline"):
@@ -124,7 +147,7 @@ def _has_new_checkpoint(pipeline: Pipeline) -> bool:
 
 def _has_known_columns(source: Settings) -> bool:
     """Whether the columns of a source are known without Spark: they are given, or in plain files."""
-    if source.get("push"):
+    if source.get("push") or is_delta(source.get("format")):
         return True
     if not _is_path_of_files(source):
         return False

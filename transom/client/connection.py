@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from transom.api.alert_records import AlertInfo, AlertRuleInfo
 from transom.api.conventions import DEFAULT_URL
 from transom.api.errors import NotFound
 from transom.api.parameters import with_parameters
@@ -36,6 +37,7 @@ from transom.client.arrow_rows import table_from_rows
 from transom.client.connection_errors import ServerError
 from transom.client.encoded_rows import encoded_rows
 from transom.client.http import HttpClient, path_segment, without_none
+from transom.client.remote_alerts import RemoteAlerts
 from transom.client.remote_query import RemoteQuery
 from transom.errors import SQLError, StateError, TransomError
 
@@ -70,6 +72,7 @@ class Server:
         transport: httpx.BaseTransport | None = None,
     ):
         self._http = HttpClient(url, token, timeout, transport)
+        self.alerting = RemoteAlerts(self._http)
 
     def __repr__(self) -> str:
         return f"<server {self.url}>"
@@ -257,13 +260,23 @@ class Server:
         where: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The current answer of an on-demand query, which need not be registered."""
+        """The answer of a query, which need not be registered, as `Engine.lookup` returns it."""
         body = without_none(sql=with_parameters(sql, parameters), at=at, where=where)
         return self._http.table("POST", "/api/lookup", body)
 
     def explain(self, format: str = "text", verbose: bool = False) -> str:
         """The shared plan of all queries, as text, json or mermaid."""
         return self._http.text("/api/explain", format=format, verbose=verbose or None)
+
+    # --- alerts ---
+
+    def alert(self, name: str, query: str, **terms: Any) -> AlertRuleInfo:
+        """Create an alert that fires while the HAVING of a query is true, for each of its groups."""
+        return self.alerting.alert(name, query, **terms)
+
+    def alerts(self) -> list[AlertInfo]:
+        """The groups of alerts that are firing or pending, those that fire first."""
+        return self.alerting.active()
 
     # --- views and summaries ---
 

@@ -64,6 +64,11 @@ class RemoteQuery(ResultFrames):
         self.cursor = chunks[-1].cursor
         return pa.concat_tables([chunk.table for chunk in chunks])
 
+    def latest(self) -> pa.Table:
+        """The newest result of each window and group, without early results: corrected, if the query corrects them."""
+        body = self._http.content(f"{self._path}/export", format=ExportFormat.ARROW, kind=ResultKind.FINAL)
+        return pa.ipc.open_file(body).read_all()
+
     def export(
         self, path: str | Path = ".", *, format: str | None = None, kind: str = "final", escape: bool = True
     ) -> Path:
@@ -155,7 +160,7 @@ class RemoteQuery(ResultFrames):
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The current answer of an on-demand query, for its window or a shorter one."""
+        """The answer for one window, as `QueryHandle.lookup` returns it."""
         body = without_none(range=range, rows=rows, at=at, where=where)
         return self._http.table("POST", f"{self._path}/lookup", body)
 

@@ -27,7 +27,7 @@ from transom.dashboard.widgets import (
     toast,
 )
 from transom.errors import TransomError
-from transom.estimates import Accuracy, ItemAccuracy, Score
+from transom.estimates import Accuracy, DecisionReport, ItemAccuracy, Score
 
 EARLIEST_POINT = (
     5  # percent of the slide: before that, a window would be emitted before its last slide begins
@@ -247,7 +247,9 @@ def expectation_html(item: ItemAccuracy | None, aggressiveness: float | None) ->
 
 
 def scores_html(accuracy: Accuracy) -> str:
-    """How close early estimates came to final values, as HTML."""
+    """How close early estimates came to final values, and what became of early decisions, as HTML."""
+    if accuracy.decisions is not None:
+        return _decision_tiles(accuracy.decisions)
     if not accuracy.total.pairs:
         text = "When a window closes, its early estimates are compared with its final values."
         return empty_state("none", "Nothing to compare yet", text, slim=True)
@@ -284,6 +286,33 @@ def _score_tiles(accuracy: Accuracy, total: Score, recent: Score, suffix: str) -
                 f"target {format_percent(accuracy.confidence, 0)}",
                 data_testid=f"accuracy-coverage{suffix}",
             ),
+        ],
+        "pairs inner",
+    )
+
+
+def _decision_tiles(report: DecisionReport) -> str:
+    """The achieved rates of a query WITH CONFIDENCE: those of the last decisions, with those of all below."""
+    total, recent = report.total, report.recent
+    wanted = format_percent(1 - report.confidence, 0)
+    counts = f"{total.confirmed:,} confirmed, {total.withdrawn:,} withdrawn"
+    lead = NO_VALUE if recent.lead_slides != recent.lead_slides else f"{recent.lead_slides:.2f} slides"
+    return tiles(
+        [
+            tile(
+                "False alarms",
+                format_percent(recent.false_alarm_rate),
+                f"at most {wanted}; {format_percent(total.false_alarm_rate)} overall",
+                data_testid="decisions-false-alarms",
+            ),
+            tile(
+                "Missed",
+                format_percent(recent.miss_rate),
+                f"{format_percent(total.miss_rate)} overall",
+                data_testid="decisions-missed",
+            ),
+            tile("Ahead of the window's end", lead, "confirmed decisions, on average"),
+            tile("Announced", f"{report.open:,} open", counts),
         ],
         "pairs inner",
     )

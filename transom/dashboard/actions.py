@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from transom.api.records import CheckedQuery, EditedQuery, QueryStatus
+from transom.elements import Matcher
 from transom.server.roles import ApiClient, Role, check_role
 from transom.server.service import Service
 
@@ -70,6 +71,14 @@ class Actions:
     def resume(self, name: str) -> None:
         """Let a suspended or paused query take part in batches again."""
         self._checked().resume(name)
+
+    def silence(self, matchers: Sequence[Matcher], duration: str) -> None:
+        """Silence the alerts that all matchers match."""
+        self._checked().alerts.silence(matchers, duration, None, self._client.name, "from the dashboard")
+
+    def unsilence(self, id: str) -> None:
+        """End a silence."""
+        self._checked().alerts.unsilence(id)
 
     def drop(self, name: str) -> None:
         """Drop a query."""

@@ -205,7 +205,10 @@ def collect_points(
         )
         points = groups.setdefault(key, {})
         point = points.get(ends[row], WindowPoint(starts[row], ends[row]))
-        if facts.get("kind", "final") == "early":
+        kind = facts.get("kind", "final")
+        if kind == "retraction":  # a correction of the same batch may follow
+            points[ends[row]] = replace(point, final=None)
+        elif kind == "early":
             is_newer = point.early is None or (point.early.made or 0) <= (window_value.made or 0)
             points[ends[row]] = replace(point, early=window_value) if is_newer else point
         else:

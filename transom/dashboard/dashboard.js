@@ -61,7 +61,7 @@
     toast("Copied");
   }
 
-  const sections = { o: "/", q: "/queries", c: "/compare", s: "/sharing", n: "/new", l: "/late", t: "/streams", b: "/batches", h: "/help" };
+  const sections = { a: "/alerts", o: "/", q: "/queries", c: "/compare", s: "/sharing", n: "/new", l: "/late", t: "/streams", b: "/batches", h: "/help" };
   let goPressedAt = 0; // when `g` was pressed: the next key names a section
   const isTyping = (target) => target.closest?.("input:not([type=range]):not([type=checkbox]),textarea,select,.cm-editor");
   document.addEventListener("keydown", (event) => {

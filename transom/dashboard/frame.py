@@ -27,6 +27,7 @@ NAVIGATION = (  # key, name, path, shortcut
     ("queries", "Queries", "/queries", "q"),
     ("compare", "Compare", "/compare", "c"),
     ("new", "New query", "/new", "n"),
+    ("alerts", "Alerts", "/alerts", "a"),
     ("streams", "Streams", "/streams", "t"),
     ("late", "Late and rejected", "/late", "l"),
     ("sharing", "Sharing", "/sharing", "s"),

@@ -90,6 +90,17 @@ def parse_group_values(text: str, sql_type: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+def parse_instant_field(text: str) -> str | int | None:
+    """The time that the user typed, or a number of an integer clock; None for the newest row.
+
+    >>> [parse_instant_field(text) for text in ("", "2013-01-01 12:00", "1200", "2 hours ago")]
+    [None, '2013-01-01 12:00', 1200, '2 hours ago']
+    """
+    if not text:
+        return None
+    return int(text) if text.removeprefix("-").isdigit() else text
+
+
 def _parse_number(text: str) -> int | float | str:
     for number_type in (int, float):
         try:
@@ -107,6 +118,7 @@ class LookupPanel:
         self.longest: LookupRange | None = None
         self.percent = SLIDER_STEPS
         self.where: dict[str, str] = {}
+        self.at = ""
         self.repeats = False
         self.rows = 0
         self.is_brief = testid == "preview-row"  # the editor has less room
@@ -149,6 +161,15 @@ class LookupPanel:
                             data_testid=f"where-{column.name}",
                             style="width:140px",
                         ).on("keydown.enter", self.look_up)
+                with box("lab", "label"):
+                    Panel("As of", "span")
+                    text_field(
+                        self._on_time,
+                        type="text",
+                        placeholder="the newest row",
+                        data_testid="lookup-at",
+                        style="width:180px",
+                    ).on("keydown.enter", self.look_up)
             if self.is_brief:
                 self.answer = Panel(skeleton(2), data_testid="answer")
             else:
@@ -171,6 +192,9 @@ class LookupPanel:
     def _on_group(self, name: str, text: str) -> None:
         self.where[name] = text
 
+    def _on_time(self, text: str) -> None:
+        self.at = text.strip()
+
     def _show_length(self) -> None:
         if self.longest is not None:
             length = self.longest.length_at(self.percent)
@@ -190,7 +214,8 @@ class LookupPanel:
             name: parse_group_values(text, types[name]) for name, text in self.where.items() if text.strip()
         }
         window = {} if self.longest is None else self.longest.arguments(self.longest.length_at(self.percent))
-        return self.service.lookup(self.status.name, where=where or None, **window)
+        at = parse_instant_field(self.at)
+        return self.service.lookup(self.status.name, at=at, where=where or None, **window)
 
     async def look_up(self) -> str:
         """Look up and show the answer; returns a note about it."""

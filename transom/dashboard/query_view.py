@@ -16,6 +16,7 @@ from transom.api.records import DecisionInfo, QueryStatus
 from transom.api.unit_text import units_from_text, units_to_text
 from transom.dashboard.accuracy_view import AccuracyMonitor
 from transom.dashboard.actions import Actions
+from transom.dashboard.alerts_view import query_alerts_html
 from transom.dashboard.chart_points import ChartData, GroupKey
 from transom.dashboard.compare_view import compare_link
 from transom.dashboard.display_text import NO_VALUE, esc, format_age, format_number, format_percent
@@ -70,6 +71,7 @@ class QueryData:
     decisions: tuple[DecisionInfo, ...] | None
     shares_with: list[str] | None
     lookup: pa.Table | None
+    alerts: tuple[int, int]  # groups of its alerts that are firing, and pending
 
 
 class QueryView(DashboardView):
@@ -103,6 +105,7 @@ class QueryView(DashboardView):
             with box("grow"):
                 Panel('<a href="/queries">Queries</a>', "nav", "crumb", aria_label="Breadcrumb")
                 self.head = Panel(_head_html(self.status))
+                self.alerts = Panel("")
             with box("actions"):
                 self.note = Panel("", "span", "small muted", data_testid="refresh-note", role="status")
                 self.refresh = button(
@@ -320,7 +323,10 @@ class QueryView(DashboardView):
                 decisions = service.query_detail(name).decisions
             if not self.has_preference:
                 self._shares_with = sharing_queries(service.explain(name, format="json"), name)
-        return QueryData(status, table, chart, accuracy, coverage, plan, decisions, self._shares_with, lookup)
+        alerts = service.alerts.of_query(name)
+        return QueryData(
+            status, table, chart, accuracy, coverage, plan, decisions, self._shares_with, lookup, alerts
+        )
 
     def show(self, data: QueryData) -> None:
         if data.status.sql != self.status.sql:
@@ -329,6 +335,7 @@ class QueryView(DashboardView):
                 ui.navigate.reload()  # an edit has changed what the view is made of
         status = self.status = data.status
         self.head.set(_head_html(status))
+        self.alerts.set(query_alerts_html(*data.alerts))
         self.facts.set(_facts_html(status, data.shares_with))
         self._show_refresh(status)
         if data.lookup is not None and self.lookup is not None:

@@ -28,6 +28,7 @@ from transom.plan.explain.text_parts import counted
 SHOWN_RESULTS = 40
 _ORIGIN = ("batch", "made", "latency")  # system columns that a brief table omits
 _SYSTEM_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "revision": format_number,
     "rows": format_number,
     "late": format_number,
     "share": format_percent,

@@ -23,6 +23,7 @@ from transom.dashboard.table_page import (
 from transom.dashboard.widgets import Panel, empty_state, pager, segments, skeleton, text_field
 
 RESULT_KINDS = (("", "All"), ("final", "Final only"), ("early", "Early only"))
+CORRECTED_KINDS = (*RESULT_KINDS, ("correction", "Corrections only"))
 
 
 def page_of(table: pa.Table, roles: ResultColumns, wanted: RowFilter) -> RowPage:
@@ -68,6 +69,11 @@ class ResultsPanel:
         """Whether rows have groups or texts: numbers alone are sorted rather than searched."""
         return bool(self.roles.keys) or len(self.roles.numeric) < len(self.roles.values)
 
+    @property
+    def result_kinds(self) -> Sequence[tuple[str, str]]:
+        """The kinds of results to choose from."""
+        return CORRECTED_KINDS if "revision" in self.roles.system else RESULT_KINDS
+
     def build_controls(self) -> None:
         """Create the search field and the choice of final and early results; in the bar above the table."""
         if self.is_searchable:
@@ -83,7 +89,7 @@ class ResultsPanel:
                 style="width:180px",
             )
         if "kind" in self.roles.system:
-            self.kinds = Panel(segments("kind", RESULT_KINDS, "")).on_action(self._on_action)
+            self.kinds = Panel(segments("kind", self.result_kinds, "")).on_action(self._on_action)
         self.count = Panel("", "span", "small muted", role="status", data_testid="row-count")
 
     def build_table(self, **attributes: str) -> None:
@@ -96,7 +102,7 @@ class ResultsPanel:
     def _on_action(self, action: str, value: str) -> None:
         if action == "kind":
             self._apply(replace(self.filter, kind=value, page=1))
-            self.kinds.set(segments("kind", RESULT_KINDS, value))
+            self.kinds.set(segments("kind", self.result_kinds, value))
         else:
             self._apply(self.filter.after(action, value))
 

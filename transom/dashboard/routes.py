@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from transom.api.errors import NotFound
 from transom.dashboard.actions import Actions
+from transom.dashboard.alerts_view import AlertsView
 from transom.dashboard.batches_view import BatchesView
 from transom.dashboard.colors import stylesheet
 from transom.dashboard.compare_view import CompareView
@@ -82,6 +83,10 @@ def _add_views() -> None:
             _not_found(request, "No such query", f"{str(error)[:1].upper()}{str(error)[1:]}")
         else:
             _open(request, QueryView(service, actions_of(request), status, tab))
+
+    @ui.page("/alerts")
+    def alerts(request: Request) -> None:
+        _open(request, AlertsView(dashboard_of(request).service, actions_of(request)))
 
     @ui.page("/compare")
     def compare(request: Request, scale: str = "") -> None:

@@ -27,6 +27,7 @@ from transom.server.service import Service
 
 SAMPLED_ROWS_SHOWN = 12
 LISTED_READERS = 20  # in the table of what queries missed
+LISTED_CLOCKS = 20
 COLUMN_TICKS = 10  # refreshes between two looks at the columns, which are read from a sample
 ROW_FATES = (  # what becomes of a row, its name, and its colour
     ("counted", "Counted", "c1"),
@@ -165,9 +166,21 @@ def _figures_html(detail: StreamDetail) -> str:
                 f"of {format_number(detail.queries)} queries",
             ),
             tile("Late rows", format_number(detail.late), f"{format_percent(share, 2)} of all rows"),
+            *([] if detail.slack_target is None else [_slack_tile(detail)]),
             tile("Rejected rows", format_number(detail.rejected), "no usable time"),
         ]
     )
+
+
+def _slack_tile(detail: StreamDetail) -> str:
+    """The learned slack, and the share of rows that were in time."""
+    slack = format_seconds(detail.slack_now) if detail.is_time else format_number(detail.slack_now)
+    reached = (
+        "no rows yet"
+        if detail.in_time is None
+        else f"{format_percent(detail.in_time, 3)} of the rows in time"
+    )
+    return tile("Learned slack", slack, f"{reached}, target {format_percent(detail.slack_target, 3)}")
 
 
 def rates_html(rates: Sequence[float], width: int = 560, height: int = 150) -> str:
@@ -277,7 +290,7 @@ def input_html(detail: StreamDetail) -> str:
         link = "/late?" + urlencode({"stream": detail.name, "what": "files"})
         facts.append(("File problems", f'<a href="{esc(link)}">{problems:,}</a>' if problems else "0"))
     html = f'<dl class="facts">{"".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)}</dl>'
-    return html + _partitions_html(detail)
+    return html + _partitions_html(detail) + _clocks_html(detail)
 
 
 def _partitions_html(detail: StreamDetail) -> str:
@@ -292,6 +305,21 @@ def _partitions_html(detail: StreamDetail) -> str:
         for each in detail.partitions
     )
     return table_html(["Partition", "#Read to", "#Newest", "#Behind"], rows)
+
+
+def _clocks_html(detail: StreamDetail) -> str:
+    """The partitions or groups with a clock of their own, the slowest first."""
+    if not detail.slowest:
+        return ""
+    rows = "".join(
+        f'<tr data-testid="clock-row"><td class="name">{esc("others" if each.name is None else each.name)}</td>'
+        f'<td class="num">{esc(format_event_time(each.closed, detail.is_time)[:19])}</td>'
+        f'<td class="num">{format_seconds(each.slack) if detail.is_time else format_number(each.slack)}</td>'
+        f'<td class="num">{format_percent(each.in_time, 3)}</td><td>{"live" if each.is_live else "idle"}</td></tr>'
+        for each in detail.slowest[:LISTED_CLOCKS]
+    )
+    head = esc(detail.watermark_by or "Partition")
+    return table_html([head, "#Watermark", "#Slack", "#In time", "State"], rows)
 
 
 def _behind(offset: int | None, latest: int | None) -> str:

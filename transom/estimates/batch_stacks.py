@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transom.columns.arrays import Ints
+from transom.columns.arrays import Floats, Ints, Mask
 from transom.estimates.early_values import Estimates
 from transom.estimates.estimator import Estimator, split_stack, stack_of
 from transom.estimates.estimator_stack import EarlyRows, FinalRows
+from transom.estimates.marks import marks
 from transom.estimates.monitor import Quality
 from transom.estimates.result_values import ResultValues
 
@@ -62,6 +63,7 @@ class BatchStacks:
                     _gathered(segments, [values.numbers for values in part]),
                     made,
                     part[segments[0].source].items.take(segments[0].rows) if self._quality(i) else None,
+                    _gathered(segments, [values.end for values in part]),
                 )
                 self._learn(i, rows, qualities.get(self._quality(i) or ""))
         for i, stack in enumerate(self.stacks):
@@ -88,14 +90,25 @@ class BatchStacks:
             self.stacks[i] = stack_of(learned)
 
     def estimate(
-        self, early: Sequence[ResultValues], now: Mapping[str, int], made: int, is_emitted: bool
+        self,
+        early: Sequence[ResultValues],
+        now: Mapping[str, int],
+        made: int,
+        is_emitted: bool,
+        before: Mapping[str, int] | None = None,
     ) -> list[tuple[ResultValues, Estimates]]:
-        """Early results with their estimates, which are pending from now on until their finals arrive."""
+        """Early results with their estimates, which are pending from now on until their finals arrive.
+
+        With `before`, the time of each query's last look, only those are pending that have come to another mark.
+        """
         found = []
         for part in _rounds(early):
             found += [(values, Estimates.none(*values.numbers.shape)) for values in part]
             estimates = [estimates for _, estimates in found[-len(part) :]]
             slides_left = [values.slides_left(now) for values in part]
+            is_new = [
+                _is_at_new_mark(values, left, before) for values, left in zip(part, slides_left, strict=True)
+            ]
             for i, segments in self._segments(part).items():
                 query = np.concatenate([segment.query for segment in segments])
                 order = np.argsort(query, kind="stable")
@@ -108,16 +121,27 @@ class BatchStacks:
                     made,
                     np.full(len(order), is_emitted),
                     part[segments[0].source].items.take(segments[0].rows) if self._quality(i) else None,
+                    _gathered(segments, [values.end for values in part])[order],
                 )
-                self._estimate(i, rows, segments, order, estimates)
+                pending = np.flatnonzero(_gathered(segments, is_new)[order])
+                self._estimate(i, rows, pending, segments, order, estimates)
         return found
 
     def _estimate(
-        self, i: int, rows: EarlyRows, segments: Sequence[_Segment], order: Ints, into: Sequence[Estimates]
+        self,
+        i: int,
+        rows: EarlyRows,
+        pending: Ints,
+        segments: Sequence[_Segment],
+        order: Ints,
+        into: Sequence[Estimates],
     ) -> None:
         try:
             made = self.stacks[i].estimate(rows)
-            self.stacks[i] = self.stacks[i].with_early(rows, made)
+            if len(pending) == len(rows.query):
+                self.stacks[i] = self.stacks[i].with_early(rows, made)
+            elif len(pending):
+                self.stacks[i] = self.stacks[i].with_early(rows.take(pending), made.take(pending))
         except Exception:  # the early results themselves are correct
             log.exception("estimates of %s failed; early results have none", ", ".join(self.names[i]))
             return
@@ -127,7 +151,7 @@ class BatchStacks:
         for segment in segments:
             mine = back[start : start + len(segment.rows)]
             start += len(segment.rows)
-            for column in ("projected", "low", "high"):
+            for column in ("projected", "low", "high", "spread"):
                 getattr(into[segment.source], column)[segment.rows] = getattr(made, column)[mine]
 
     def _segments(self, part: Sequence[ResultValues]) -> dict[int, list[_Segment]]:
@@ -151,6 +175,14 @@ class BatchStacks:
             else:
                 for name, estimator, pending in zip(names, before, stack.pending, strict=True):
                     yield name, replace(estimator, pending=pending)
+
+
+def _is_at_new_mark(values: ResultValues, slides_left: Floats, before: Mapping[str, int] | None) -> Mask:
+    """Which early results are at another mark than at their query's last look."""
+    if before is None:
+        return np.ones(len(slides_left), np.bool_)
+    seen = np.array([name in before for name in values.batch.names], np.bool_)[values.which]
+    return ~seen | (marks(slides_left) != marks(values.slides_left(before)))
 
 
 def _gathered(segments: Sequence[_Segment], columns: Sequence[np.ndarray]) -> np.ndarray:

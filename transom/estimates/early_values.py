@@ -20,6 +20,7 @@ class ItemKind:
     name: str
     is_number: bool
     grows: bool = False  # as SUM and COUNT do: more tuples, larger value
+    is_condition: bool = False  # HAVING reads it, and SELECT does not have it
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class EarlyValues:
     items: pa.Table  # the query's non-group items, in their own types
     made: int  # the engine's clock, microseconds
     emitted: Mask  # reported to the user; the others are observed only to learn
+    end: Ints | None = None  # of the window, in microseconds; None if the clock does not tell the time
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class FinalValues:
     rows: Ints
     items: pa.Table
     made: int
+    end: Ints | None = None  # of the window, in microseconds; None if the clock does not tell the time
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,16 @@ class Estimates:
     projected: Floats
     low: Floats
     high: Floats
+    spread: Floats  # the usual absolute error of the projection
 
     @classmethod
     def none(cls, rows: int, items: int) -> Estimates:
         """No estimates."""
-        return cls(*(np.full((rows, items), np.nan) for _ in range(3)))
+        return cls(*(np.full((rows, items), np.nan) for _ in range(4)))
 
-    def take(self, rows: slice) -> Estimates:
+    def take(self, rows: slice | Ints) -> Estimates:
         """The estimates of some rows."""
-        return Estimates(self.projected[rows], self.low[rows], self.high[rows])
+        return Estimates(self.projected[rows], self.low[rows], self.high[rows], self.spread[rows])
 
 
 def numbers(items: pa.Table, kinds: Sequence[ItemKind]) -> Floats:

@@ -12,6 +12,7 @@ from transom.columns.array_bytes import pack, unpack
 from transom.columns.arrays import Ints
 from transom.elements import Emit
 from transom.estimates.conformal_bounds import ConformalBounds
+from transom.estimates.early_decisions import EarlyDecisions
 from transom.estimates.early_values import EarlyValues, Estimates, FinalValues, ItemKind, numbers
 from transom.estimates.estimator_stack import EarlyRows, EstimatedQuery, EstimatorStack, FinalRows
 from transom.estimates.experts import Experts
@@ -19,6 +20,7 @@ from transom.estimates.group_profiles import GroupProfiles
 from transom.estimates.limits import DEFAULT_LIMITS, EstimateLimits
 from transom.estimates.monitor import Accuracy, Monitor, Quality
 from transom.estimates.pending_values import Pending, PendingRows
+from transom.estimates.seasons import Seasons
 from transom.estimates.stored_form import (
     decode_arrays,
     decode_emit,
@@ -27,6 +29,8 @@ from transom.estimates.stored_form import (
     encode_emit,
     encode_item,
 )
+
+MANY_GROUPS = 2_048  # whose profiles are worth a part of a snapshot of their own
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,11 @@ class Estimator:
     groups: GroupProfiles
     experts: Experts
     bounds: ConformalBounds
+    seasons: Seasons
     monitor: Monitor
     pending: Pending
     point: float
+    decisions: EarlyDecisions | None = None  # of a query WITH CONFIDENCE
 
     @classmethod
     def of(
@@ -60,6 +66,7 @@ class Estimator:
             GroupProfiles.empty(count),
             Experts.empty(count),
             ConformalBounds.empty(count, emit.confidence),
+            Seasons.empty(count),
             Monitor.empty(len(items)),
             Pending(),
             emit.between[1],
@@ -81,7 +88,7 @@ class Estimator:
         """Pair finals with their pending early values, and learn from the pairs."""
         values = numbers(finals.items, self.query.items)
         query = np.zeros(len(finals.window), np.int64)
-        rows = FinalRows(query, finals.group, finals.window, values, finals.made, finals.items)
+        rows = FinalRows(query, finals.group, finals.window, values, finals.made, finals.items, finals.end)
         return next(split_stack(self._stack.with_finals(rows, quality)))
 
     def without(self, window: Ints, group: Ints | None = None) -> Estimator:
@@ -95,11 +102,16 @@ class Estimator:
 
     def accuracy(self) -> Accuracy:
         """The monitor's scores (thesis, figure 6.4)."""
-        items = tuple(self.monitor.item(place, item.name) for place, item in enumerate(self.query.items))
+        items = tuple(
+            self.monitor.item(place, item.name)
+            for place, item in enumerate(self.query.items)
+            if not item.is_condition
+        )
         total, recent = self.monitor.scores()
         emit = self.query.emit
         point = None if emit.accuracy is None else self.point
-        return Accuracy(total, recent, items, emit.confidence, emit.accuracy, point)
+        decisions = None if self.decisions is None else self.decisions.report()
+        return Accuracy(total, recent, items, emit.confidence, emit.accuracy, point, decisions)
 
     @cached_property
     def _stack(self) -> EstimatorStack:
@@ -115,18 +127,33 @@ class Estimator:
             values.made,
             values.emitted,
             values.items,
+            values.end,
         )
 
     @cached_property
     def packed(self) -> bytes:
-        """`dumps`, cached: a checkpoint reads it again while the estimator is unchanged."""
-        return self.dumps()
+        """What most batches change, as bytes: all but many profiles of groups, and the early decisions."""
+        return self._packed(with_groups=not self.has_many_groups)
 
     def dumps(self) -> bytes:
-        """The estimator as bytes; `loads` restores it exactly, but for the limits."""
+        """The estimator as bytes without its early decisions; `loads` restores it exactly, but for the limits."""
+        return self._packed(with_groups=True)
+
+    @property
+    def has_many_groups(self) -> bool:
+        """Whether the profiles of groups are so many that they are packed by themselves."""
+        return len(self.groups.key) > MANY_GROUPS
+
+    def pack_groups(self) -> bytes:
+        """The profiles of groups, as bytes."""
+        return pack({}, encode_arrays("groups", self.groups))
+
+    def _packed(self, with_groups: bool) -> bytes:
         pending = PendingRows.concatenated(self.pending.parts) if self.pending.parts else None
-        arrays = encode_arrays("groups", self.groups) | encode_arrays("experts", self.experts)
-        arrays |= encode_arrays("bounds", self.bounds) | encode_arrays("monitor", self.monitor)
+        arrays = encode_arrays("groups", self.groups) if with_groups else {}
+        arrays |= encode_arrays("experts", self.experts)
+        arrays |= encode_arrays("bounds", self.bounds) | encode_arrays("seasons", self.seasons)
+        arrays |= encode_arrays("monitor", self.monitor)
         if pending is not None:
             arrays |= encode_arrays("pending", pending)
         arrays["monitor.total"] = self.monitor.total[0]
@@ -139,9 +166,17 @@ class Estimator:
         return pack(meta, arrays)
 
     @classmethod
-    def loads(cls, data: bytes, limits: EstimateLimits = DEFAULT_LIMITS) -> Estimator:
-        """The estimator in bytes that `dumps` returned."""
+    def loads(
+        cls,
+        data: bytes,
+        limits: EstimateLimits = DEFAULT_LIMITS,
+        groups_data: bytes | None = None,
+        decisions: bytes | None = None,
+    ) -> Estimator:
+        """The estimator in bytes that `dumps` returned, or in those of its parts."""
         meta, arrays = unpack(data)
+        if groups_data is not None:
+            arrays |= unpack(groups_data)[1]
         items = [decode_item(item) for item in meta["items"]]
         empty = cls.of(decode_emit(meta["emit"]), items, meta["range"], limits)
         groups, monitor = decode_arrays("groups", arrays), decode_arrays("monitor", arrays)
@@ -152,11 +187,13 @@ class Estimator:
         return replace(
             empty,
             groups=GroupProfiles(**groups),
-            experts=Experts(**decode_arrays("experts", arrays)),
+            experts=Experts.of_stored(decode_arrays("experts", arrays)),
             bounds=replace(empty.bounds, **decode_arrays("bounds", arrays)),
+            seasons=replace(empty.seasons, **decode_arrays("seasons", arrays)),
             monitor=Monitor(**monitor),
             pending=Pending((PendingRows(**pending),) if pending else ()),
             point=meta["point"],
+            decisions=None if decisions is None else EarlyDecisions.loads(decisions),
         )
 
 
@@ -167,6 +204,7 @@ def stack_of(estimators: Sequence[Estimator]) -> EstimatorStack:
         GroupProfiles.stacked([one.groups for one in estimators]),
         Experts.stacked([one.experts for one in estimators]),
         ConformalBounds.stacked([one.bounds for one in estimators]),
+        Seasons.stacked([one.seasons for one in estimators]),
         Monitor.stacked([one.monitor for one in estimators]),
         [one.pending for one in estimators],
         [one.point for one in estimators],
@@ -176,6 +214,8 @@ def stack_of(estimators: Sequence[Estimator]) -> EstimatorStack:
 def split_stack(stack: EstimatorStack) -> Iterator[Estimator]:
     """The estimators of a stack; their arrays are views of the stack's."""
     count = len(stack.queries)
-    parts = (one.split(count) for one in (stack.groups, stack.experts, stack.bounds, stack.monitor))
+    parts = (
+        one.split(count) for one in (stack.groups, stack.experts, stack.bounds, stack.seasons, stack.monitor)
+    )
     for fields in zip(stack.queries, *parts, stack.pending, stack.points, strict=True):
         yield Estimator(*fields)

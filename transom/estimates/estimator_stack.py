@@ -32,6 +32,7 @@ from transom.estimates.marks import MARKS, MarkRuns, marks
 from transom.estimates.monitor import Monitor, Quality
 from transom.estimates.pending_values import Pending, PendingRows, final_positions
 from transom.estimates.quality import pair_accuracies
+from transom.estimates.seasons import NO_TIME, HourFactors, HourPairs, Seasons
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,24 @@ class EarlyRows:
     made: int
     emitted: Mask
     items: pa.Table | None = None  # in their own types, for a user's quality function
+    end: Ints | None = None  # of the window, in microseconds; None if the clock does not tell the time
+
+    def take(self, at: Ints) -> EarlyRows:
+        """The rows at some places, in ascending order."""
+        return EarlyRows(
+            self.query[at],
+            self.group[at],
+            self.window[at],
+            self.slides_left[at],
+            self.numbers[at],
+            self.made,
+            self.emitted[at],
+            None if self.items is None else self.items.take(at),
+            None if self.end is None else self.end[at],
+        )
 
     def part(self, start: int, stop: int) -> EarlyRows:
-        """Some of the rows."""
+        """Some of the rows, one after the other."""
         return EarlyRows(
             self.query[start:stop],
             self.group[start:stop],
@@ -83,6 +99,7 @@ class EarlyRows:
             self.made,
             self.emitted[start:stop],
             None if self.items is None else self.items.slice(start, stop - start),
+            None if self.end is None else self.end[start:stop],
         )
 
 
@@ -96,12 +113,16 @@ class FinalRows:
     numbers: Floats  # by numeric item
     made: int
     items: pa.Table | None = None  # in their own types, for a user's quality function
+    end: Ints | None = None  # of the window, in microseconds; None if the clock does not tell the time
 
     def of_query(self, number: int) -> FinalRows:
         """The finals of one query, as the only query of a stack."""
         mine = np.flatnonzero(self.query == number)
         query, items = np.zeros(len(mine), np.int64), None if self.items is None else self.items.take(mine)
-        return FinalRows(query, self.group[mine], self.window[mine], self.numbers[mine], self.made, items)
+        end = None if self.end is None else self.end[mine]
+        return FinalRows(
+            query, self.group[mine], self.window[mine], self.numbers[mine], self.made, items, end
+        )
 
 
 @dataclass(frozen=True)
@@ -112,18 +133,20 @@ class EstimatorStack:
     groups: GroupProfiles
     experts: Experts
     bounds: ConformalBounds
+    seasons: Seasons
     monitor: Monitor
     pending: Sequence[Pending]
     points: Sequence[float]  # of the slide, at which windows are emitted, where a query asks for an accuracy
 
     def estimate(self, values: EarlyRows) -> Estimates:
         """Projections of the finals, and bounds that contain the finals with the query's confidence."""
-        given = self._input(values.query, values.numbers, values.slides_left, values.group)
+        end = _or_no_time(values.end, len(values.query))
+        given = self._input(values.query, values.numbers, values.slides_left, values.group, end)
         projected = self.experts.projected(given, self.groups)
-        unit = self._units(values.query, given.at, projected)
+        unit = self._units(values.query, given, projected)
         finals = self.groups.finals(len(self.queries))
         low, high = self.bounds.around(projected, unit, given.mark, finals)
-        return Estimates(projected, low, high)
+        return Estimates(projected, low, high, self.experts.usual_errors(given.mark) * unit)
 
     def with_early(self, values: EarlyRows, estimates: Estimates) -> EstimatorStack:
         """The stack with early values and their estimates, pending until their finals arrive."""
@@ -166,7 +189,8 @@ class EstimatorStack:
         pairs, of, place = pairs.take(by_mark), of[by_mark], place[by_mark]
         runs, final = MarkRuns(of * MARKS + marks(pairs.slides_left)), values[place]
         windows, missed = _distinct_windows(of, pairs.window, len(self.queries)), _missed(pairs, final)
-        after = self._with_pairs(pairs, of, runs, windows, final, missed, groups)
+        end = _or_no_time(finals.end, len(finals.query))[sample][place]
+        after = self._with_pairs(pairs, of, end, runs, windows, final, missed, groups)
         kinds = self.queries[0].items
         raw, projected = pair_accuracies(
             kinds, pairs, final, finals.items, finals.made, sample[place], quality, self._limits
@@ -241,16 +265,18 @@ class EstimatorStack:
         self,
         pairs: PendingRows,
         of: Ints,
+        end: Ints,
         runs: MarkRuns,
         windows: Ints,
         final: Floats,
         missed: Floats,
         groups: GroupProfiles,
     ) -> EstimatorStack:
-        """The stack after learning from pairs; groups, experts and bounds are tested before they learn."""
-        given = self._input(of, pairs.early, pairs.slides_left, pairs.group)
+        """The stack after learning from pairs; all of its parts are tested before they learn."""
+        given = self._input(of, pairs.early, pairs.slides_left, pairs.group, end)
         at = groups.places(of, pairs.group)
-        projections = ExpertProjections(self.experts, self.groups, given).all()
+        own = ExpertProjections(self.experts, self.groups, given)
+        projections = own.all()
         # A group's first final becomes its level, so the pair gives information only about the group's profile.
         is_known = (given.at >= 0)[:, None]
         level = np.where(is_known, _rows(self.groups.level, given.at), groups.level[at])
@@ -258,34 +284,51 @@ class EstimatorStack:
         error = np.abs(final - pairs.projected)
         is_taught = self.experts.is_taught(runs.mark)  # without a profile, an error has no predictive value
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            unit = self._units(of, given.at, pairs.projected)
+            unit = self._units(of, given, pairs.projected)
             scores = np.where(is_taught, (final - pairs.projected) / unit, np.nan)
+            usual_error = self.experts.error[runs.mark]
+            error_in_units = error / (level * given.hour.used_width)
+            hour_pairs = HourPairs(
+                final=final / level,
+                usual=own.usual_at_hour,
+                increment=(final - pairs.early) / level,
+                added=(projections[Expert.ADDED] - pairs.early) / level,
+                scaled=(projections[Expert.RATIO] - pairs.early) / level,
+                error=np.where(is_taught, error / level, np.nan),
+                relative_error=error_in_units / usual_error,
+            )
             group_values = (
-                (final - pairs.early) / level,
-                (projections[Expert.ADDED] - pairs.early) / level,
-                (projections[Expert.RATIO] - pairs.early) / level,
-                np.where(is_taught, error / level, np.nan),
-                self.experts.error[runs.mark],
+                hour_pairs.increment,
+                hour_pairs.added,
+                hour_pairs.scaled,
+                np.where(is_taught, error_in_units, np.nan),
+                usual_error,
             )
         by_run = windows[runs.query]
         return replace(
             self,
             groups=groups.with_pairs(at, windows, group_values).bounded(self._limits.groups),
-            experts=self.experts.with_pairs(runs, by_run, given, final, level, projections, error),
+            experts=self.experts.with_pairs(
+                runs, by_run, given, final, level, projections, own.usual_of_line, error_in_units
+            ),
             bounds=self.bounds.with_pairs(runs, by_run, scores, missed),
+            seasons=self.seasons.with_pairs(given.hour, windows, hour_pairs),
         )
 
-    def _input(self, query: Ints, early: Floats, slides_left: Floats, group: Ints) -> ProjectionInput:
+    def _input(
+        self, query: Ints, early: Floats, slides_left: Floats, group: Ints, end: Ints
+    ) -> ProjectionInput:
         grows = self._grows[query]
         factor = even_arrival_factor(slides_left, self._ranges[query], grows)
         mark = query * MARKS + marks(slides_left)
-        return ProjectionInput(early, slides_left, mark, self.groups.places(query, group), grows, factor)
+        at, hour = self.groups.places(query, group), HourFactors(self.seasons, query, end, self._grows)
+        return ProjectionInput(early, slides_left, mark, at, grows, factor, hour)
 
-    def _units(self, query: Ints, at: Ints, projected: Floats) -> Floats:
+    def _units(self, query: Ints, given: ProjectionInput, projected: Floats) -> Floats:
         """The unit of each score: the group's level times the width of its errors, or the projection."""
-        is_known = (at >= 0)[:, None]
-        unit = np.where(is_known, _rows(self._widths, at), np.abs(projected))
-        return np.where(unit > 0, unit, self._typical[query])
+        is_known = (given.at >= 0)[:, None]
+        unit = np.where(is_known, _rows(self._widths, given.at), np.abs(projected))
+        return np.where(unit > 0, unit, self._typical[query]) * given.hour.used_width
 
     @cached_property
     def _widths(self) -> Floats:
@@ -327,6 +370,10 @@ def _distinct_windows(query: Ints, window: Ints, queries: int) -> Ints:
     """
     distinct, rank = np.unique(window, return_inverse=True)
     return np.bincount(np.unique(query * len(distinct) + rank) // len(distinct), minlength=queries)
+
+
+def _or_no_time(end: Ints | None, size: int) -> Ints:
+    return np.full(size, NO_TIME) if end is None else end
 
 
 def _rows(values: Floats, at: Ints) -> Floats:

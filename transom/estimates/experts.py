@@ -6,10 +6,11 @@ groups. Beyond the thesis, which reports the raw early values (3.4). Statistics 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from transom.estimates.early_values import value_accuracy
 from transom.estimates.fading_average import FAST, SLOW, moved_toward, newest_weight
 from transom.estimates.group_profiles import GroupProfiles
 from transom.estimates.marks import MARKS, MAX_MARK_DISTANCE, MarkRuns, nearest
+from transom.estimates.seasons import HourFactors
 
 
 class Expert(IntEnum):
@@ -33,18 +35,24 @@ class Expert(IntEnum):
     OWN_RATIO = 7
     RECENT_RATIO = 8
     LINE = 9  # the regression of final on early: pulls averages towards history
+    HOUR_ADDED = 10  # the usual increment at this hour of the week; of items that don't grow, the usual final
+    HOUR_RATIO = 11
+    HOUR_RECENT = 12  # the usual at this hour, times how much more than usual came lately
+    HOUR_LINE = 13  # the regression of final on early and on one of these
 
 
 _RAW, _RATIO = Expert.RAW, Expert.RATIO
 EXPERTS = len(Expert)
-WITHOUT_GROUP = (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO)
+WITHOUT_GROUP = (Expert.RAW, Expert.PRIOR, Expert.RATIO, Expert.RECENT_RATIO, Expert.HOUR_RATIO)
 NEEDS_GROUP = np.array([expert for expert in Expert if expert not in WITHOUT_GROUP], np.int64)
 # After one test, an expert with more parameters must be better by this much.
-HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5])
+HANDICAP = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0])
 JUDGED = 1 / 48  # the newest window's weight in an expert's loss
 TESTED_WINDOWS = 2.0  # windows of tests before the best expert is used
+HOUR_RIDGE = 4.0  # windows
 WILD = 1000.0  # values are clipped here, in levels
 WORST_LOSS = 4.0  # of one pair, in levels: an outlier can't decide alone
+LEAST_ERROR = 0.05  # of the usual error at a mark, as a part of the largest one
 TIES = 0.1  # weight of the error in levels next to the accuracy, which is 0 for all wild projections
 
 
@@ -58,6 +66,7 @@ class ProjectionInput:
     at: Ints  # the group's row, -1 for an unknown group
     grows: Mask  # by numeric item
     even_arrival_factor: Floats  # the rest if tuples arrive evenly, as a part of what arrived
+    hour: HourFactors
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,9 @@ class Experts:
     cross: Floats
     recent_early: Floats  # of the last few windows
     recent_final: Floats
+    hour_square: Floats  # averages of `usual_of_line` squared, times early, and times final
+    hour_early: Floats
+    hour_final: Floats
     tested: Floats  # windows on which experts were tested
     loss: Floats  # average |final - projection|, in levels; experts x marks x items
     error: Floats  # of the chosen expert: average |final - projected|, in levels
@@ -92,7 +104,16 @@ class Experts:
     def empty(cls, items: int) -> Experts:
         none = np.zeros((MARKS, items))
         loss = np.zeros((EXPERTS, MARKS, items))
-        return cls(none, none, none, none, none, none, none, none, none, loss, none)
+        return cls(**dict.fromkeys(_BY_MARK, none), loss=loss)
+
+    @classmethod
+    def of_stored(cls, arrays: Mapping[str, Any]) -> Experts:
+        """The experts of a checkpoint; experts that an older version did not have begin with the worst loss."""
+        stored = arrays["loss"]
+        empty = cls.empty(stored.shape[2])
+        loss = np.full(empty.loss.shape, 1 + TIES * WORST_LOSS)
+        loss[: len(stored)] = stored
+        return replace(empty, **{**arrays, "loss": loss})
 
     @classmethod
     def stacked(cls, parts: Sequence[Experts]) -> Experts:
@@ -119,6 +140,15 @@ class Experts:
         near = self.nearest_mark[mark]
         return (self.count[near] > 0) & (np.abs(near - mark) <= MAX_MARK_DISTANCE)[:, None]
 
+    def usual_errors(self, mark: Ints) -> Floats:
+        """By mark and item, the usual error of the chosen expert in levels; NaN where none was tested."""
+        near = self.nearest_mark[mark]
+        is_known = (self.tested[near] > 0) & (np.abs(near - mark) <= MAX_MARK_DISTANCE)[:, None]
+        # Next to a window's end errors are rare, but they occur: a margin in units of nothing means nothing.
+        largest = self.error.reshape(len(self.error) // MARKS, MARKS, self.error.shape[1]).max(axis=1)
+        least = LEAST_ERROR * largest[near // MARKS]
+        return np.where(is_known, np.maximum(self.error[near], least), np.nan)
+
     def coefficients(self, mark: Ints) -> Coefficients:
         """The coefficients at marks, or at the nearest ones with pairs."""
         marks, back = np.unique(self.nearest_mark[mark], return_inverse=True)
@@ -142,6 +172,26 @@ class Experts:
             final - slope * early,
         )
         return Coefficients(*(values[back] for values in made))
+
+    def hour_regression(self, mark: Ints, grows: Mask) -> tuple[Floats, Floats]:
+        """The slopes of the increment on the early value and on the usual at the hour.
+
+        With few windows, the increment is the usual one, or nothing for values that don't grow.
+        """
+        marks, first, back = np.unique(self.nearest_mark[mark], return_index=True, return_inverse=True)
+        first_part = grows[first].astype(np.float64)
+        ridge = 1 + HOUR_RIDGE / np.maximum(self.count[marks], 1)
+        square, usual = self.square[marks], self.hour_square[marks]
+        both = self.hour_early[marks]
+        rest_early = self.cross[marks] - square - first_part * both
+        rest_usual = self.hour_final[marks] - both - first_part * usual
+        square, usual = square * ridge + 1e-12, usual * ridge + 1e-12
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            scale = square * usual - both * both
+            slope = (rest_early * usual - rest_usual * both) / scale
+            part = (rest_usual * square - rest_early * both) / scale
+        slope, part = (np.where(np.isfinite(one), one, 0.0).clip(-3.0, 3.0) for one in (slope, part))
+        return slope[back], (first_part + part)[back]
 
     def best(self, mark: Ints, is_known: Mask, grows: Mask) -> Ints:
         """The best expert for each value and item; experts that need a group's profile are for known groups."""
@@ -172,12 +222,14 @@ class Experts:
         final: Floats,
         level: Floats,
         projections: Floats,
+        usual: Floats,
         error: Floats,
     ) -> Experts:
         """The experts after learning from pairs of early and final values.
 
         `windows` is how many windows the pairs of each run are of. `projections` are those that the experts made before
-        they learned from these pairs; `error` is the absolute error of the values that were projected.
+        they learned from these pairs; `usual` is the one of the regression; `error` is the absolute error of the
+        values that were projected, in the units in which errors are measured.
         """
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             x, y = (given.early / level).clip(-WILD, WILD), (final / level).clip(-WILD, WILD)
@@ -186,14 +238,26 @@ class Experts:
                 - value_accuracy(projections, final)
                 + TIES * np.minimum(np.abs(final - projections) / level, WORST_LOSS)
             )
-            error = np.minimum(error / level, WORST_LOSS)
+            error, usual = np.minimum(error, WORST_LOSS), usual.clip(-WILD, WILD)
         valid = np.isfinite(x) & np.isfinite(y)
         # An expert without a projection for a group counts as the ratio does, neither better nor worse.
         loss = np.where(
             np.isfinite(loss), loss, np.where(np.isfinite(loss[_RATIO]), loss[_RATIO], loss[_RAW])
         )
         columns = np.stack(
-            [valid, _wide(given.slides_left, x), x, y, x * x, x * y, np.nan_to_num(error), *loss]
+            [
+                valid,
+                _wide(given.slides_left, x),
+                x,
+                y,
+                x * x,
+                x * y,
+                usual * usual,
+                usual * x,
+                usual * y,
+                np.nan_to_num(error),
+                *loss,
+            ]
         )
         sums = runs.sums(np.where(valid, columns, 0.0))
         pairs = sums[0]
@@ -210,7 +274,7 @@ class Experts:
             return _changed(old, at, moved_toward(old[at], new, weight))
 
         loss_after = self.loss.copy()
-        loss_after[:, at] = moved_toward(self.loss[:, at], mean[6:], judged)
+        loss_after[:, at] = moved_toward(self.loss[:, at], mean[9:], judged)
         return replace(
             self,
             count=_changed(self.count, at, count + fresh),
@@ -219,10 +283,13 @@ class Experts:
             final=moved(self.final, mean[2], slow),
             square=moved(self.square, mean[3], slow),
             cross=moved(self.cross, mean[4], slow),
+            hour_square=moved(self.hour_square, mean[5], slow),
+            hour_early=moved(self.hour_early, mean[6], slow),
+            hour_final=moved(self.hour_final, mean[7], slow),
             recent_early=moved(self.recent_early, mean[1], fast),
             recent_final=moved(self.recent_final, mean[2], fast),
             tested=_changed(self.tested, at, self.tested[at] + tested),
-            error=moved(self.error, mean[5], judged),
+            error=moved(self.error, mean[8], judged),
             loss=loss_after,
         )
 
@@ -276,8 +343,29 @@ class ExpertProjections:
                 return early * learned.ratio * self._of_group(self.groups.own_ratio)
             case Expert.RECENT_RATIO:
                 return early * learned.recent_ratio
-            case _:
+            case Expert.LINE:
                 return early * learned.slope + self._level * learned.intercept
+            case Expert.HOUR_ADDED:
+                return self._level * self.usual_at_hour - np.where(self.given.grows, 0.0, early)
+            case Expert.HOUR_RATIO:
+                return early * learned.ratio * self.given.hour.ratio
+            case Expert.HOUR_RECENT:
+                usual = self._level * self.usual_at_hour * self.given.hour.recent
+                return usual - np.where(self.given.grows, 0.0, early)
+            case _:
+                slope, part = self.experts.hour_regression(self.given.mark, self.given.grows)
+                return early * slope + self._level * self.usual_of_line * part
+
+    @cached_property
+    def usual_at_hour(self) -> Floats:
+        """What is usual at the hour, in levels: of growing items the increment, of others the final."""
+        usual = self.given.hour.usual
+        return np.where(self.given.grows, self._coefficients.increment * usual, usual)
+
+    @cached_property
+    def usual_of_line(self) -> Floats:
+        """The same as the regression reads it: of growing items times how much more than usual came lately."""
+        return self.usual_at_hour * np.where(self.given.grows, self.given.hour.recent, 1.0)
 
     @cached_property
     def _coefficients(self) -> Coefficients:

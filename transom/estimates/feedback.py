@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from transom.aggregates.table import aggregate_function
+from transom.estimates.batch_decisions import BatchDecisions, new_decisions, undecided
 from transom.estimates.batch_stacks import BatchStacks
-from transom.estimates.early_values import Estimates, ItemKind
+from transom.estimates.early_values import Estimates
 from transom.estimates.estimator import Estimator
 from transom.estimates.estimator_stack import EarlyRows
 from transom.estimates.monitor import Quality
-from transom.estimates.result_values import ResultValues, compared_items, emitting, with_estimates
+from transom.estimates.result_values import ResultValues, emitting, item_kinds, with_estimates
 from transom.plan.compiled_query import CompiledQuery
 from transom.results.result_rows import Results
-from transom.sql.item_columns import aggregate_reference
-from transom.sql.query import Item, Query
 from transom.windows import ids as windows
 
 
@@ -23,14 +21,17 @@ from transom.windows import ids as windows
 class BatchFeedback:
     """The finals and the early results of a batch, from which estimators learn.
 
-    `emitted` are the early results for the user. `observed` are computed only to learn from them. `now` is the
-    time of each query's clock; `closed` are the window ids below which a query's windows are closed.
+    `emitted` are the early results for the user. `observed` are computed only to learn from them, and `looks` to
+    decide HAVING. `now` is the time of each query's clock, `before` the same after the batch before; `closed` are the
+    window ids below which a query's windows are closed.
     """
 
     final: Results
     emitted: Results
     observed: Results
+    looks: Results
     now: Mapping[str, int]
+    before: Mapping[str, int]
     closed: Mapping[str, int]
 
 
@@ -50,21 +51,32 @@ def learn_from_batch(
     made: int,
     qualities: Mapping[str, Quality],
 ) -> tuple[Mapping[str, Estimator], Results]:
-    """The estimators after a batch, and the batch's early results with estimates."""
-    final, emitted, observed = (
-        list(emitting(results, queries)) for results in (feedback.final, feedback.emitted, feedback.observed)
+    """The estimators after a batch, and its results: early ones with estimates, finals, and early decisions."""
+    final, emitted, observed, looks = (
+        list(emitting(results, queries))
+        for results in (feedback.final, feedback.emitted, feedback.observed, feedback.looks)
     )
-    stacks = _stacks(before, [*final, *emitted, *observed], queries)
+    stacks = _stacks(before, [*final, *emitted, *observed, *looks], queries)
     stacks.learn(final, made, feedback.closed, qualities)
+    decisions = BatchDecisions(before, queries)
+    settled = decisions.settle(final, made, feedback.closed)
     early = stacks.estimate(emitted, feedback.now, made, is_emitted=True)
     stacks.estimate(observed, feedback.now, made, is_emitted=False)
-    learned = dict(stacks.estimators())
+    estimated = stacks.estimate(looks, feedback.now, made, is_emitted=False, before=feedback.before)
+    announced = decisions.announce(estimated, feedback.now, made)
+    learned = {
+        name: estimator if name not in before else replace(estimator, decisions=before[name].decisions)
+        for name, estimator in stacks.estimators()
+    }
     idle = {
         name: before[name].since(wid)
         for name, wid in feedback.closed.items()
         if name in before and name not in learned
     }
-    return {**before, **idle, **learned}, _shown(feedback.emitted, early, queries)
+    after = {**before, **idle, **learned}
+    after |= {name: replace(after[name], decisions=own) for name, own in decisions.changed.items()}
+    shown = _shown(feedback.emitted, early, queries)
+    return after, Results([*undecided(feedback.final, queries), *settled, *shown.batches, *announced])
 
 
 def with_observations(
@@ -123,13 +135,6 @@ def new_estimator(query: CompiledQuery) -> Estimator:
     """A new estimator for a query."""
     bound = query.query
     assert bound.emit is not None
-    kinds = [
-        ItemKind(item.name, item in bound.estimated, _grows(bound, item)) for item in compared_items(bound)
-    ]
-    return Estimator.of(bound.emit, kinds, windows.windows_per_row(bound.window))
-
-
-def _grows(bound: Query, item: Item) -> bool:
-    """Whether an item is an aggregate that grows with its tuples, and nothing more."""
-    places = {aggregate_reference(i): call for i, call in enumerate(bound.calls)}
-    return item.sql in places and aggregate_function(places[item.sql].function).grows
+    estimator = Estimator.of(bound.emit, item_kinds(bound), windows.windows_per_row(bound.window))
+    decided = bound.early_decision is not None
+    return replace(estimator, decisions=new_decisions(bound)) if decided else estimator

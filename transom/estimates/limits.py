@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class EstimateLimits:
     """How much an estimator keeps of a query's early results and groups, however large the stream is."""
 
-    groups: int = 2048  # with a profile; of more groups, a fixed sample
+    groups: int = 131_072  # with a profile; of more groups, a fixed sample
     observed_groups: int = 128  # kept at a mark, if their early results were not emitted
     pending_rows: int = 131_072  # early values of open windows; windows that never close must not fill memory
     pending_parts: int = 32  # tables of such values before they are concatenated

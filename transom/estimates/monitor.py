@@ -9,6 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from transom.columns.arrays import Floats, Ints, Mask
+from transom.estimates.decision_score import DecisionReport
 from transom.estimates.fading_average import SLOW, moved_toward, newest_weight
 from transom.estimates.limits import DEFAULT_LIMITS
 from transom.estimates.marks import LAST_SLIDE, MARKS, PER_SLIDE, MarkRuns
@@ -66,6 +67,7 @@ class Accuracy:
     confidence: float  # of the bounds, to be compared with the coverage
     target: float | None  # the accuracy that the query asks for
     point: float | None  # the part of the slide at which windows are emitted; None without a target
+    decisions: DecisionReport | None = None  # of a query WITH CONFIDENCE
 
     def __str__(self) -> str:
         compared = [item for item in self.items if item.recent.pairs]

@@ -32,11 +32,27 @@ STORED_ARRAYS: Mapping[str, Mapping[str, str]] = {
         "cross": "cross",
         "recent_early": "recent_early",
         "recent_final": "recent_final",
+        "hour_square": "hour_square",
+        "hour_early": "hour_early",
+        "hour_final": "hour_final",
         "tested": "tested",
         "loss": "loss",
         "error": "error",
     },
     "bounds": {"scores": "scores", "place": "place", "windows": "windows", "level": "level"},
+    "seasons": {
+        "last": "last",
+        "days": "days",
+        "actual": "actual",
+        "expected": "expected",
+        "scaled": "scaled",
+        "error": "error",
+        "judged": "judged",
+        "recent_actual": "recent_actual",
+        "recent_usual": "recent_usual",
+        "tested": "tested",
+        "loss": "loss",
+    },
     "monitor": {
         "total": "total",
         "recent": "recent",
@@ -44,6 +60,31 @@ STORED_ARRAYS: Mapping[str, Mapping[str, str]] = {
         "raw": "raw",
         "projected": "projected",
     },
+    "tracks": {
+        "window": "window",
+        "group": "group",
+        "margin": "margin",
+        "announced": "is_announced",
+        "certain": "is_certain",
+        "made": "made",
+        "slides_left": "slides_left",
+    },
+    "looks": {
+        "window": "window",
+        "group": "group",
+        "mark": "mark",
+        "margin": "margin",
+        "spread": "spread",
+    },
+    "history": {
+        "error": "error",
+        "error_held": "error_held",
+        "error_window": "error_window",
+        "margin": "margin",
+        "held": "held",
+        "window": "window",
+    },
+    "outcomes": {"total": "total", "recent": "recent"},
     "pending": {
         "group": "group",
         "window": "window",
@@ -98,10 +139,11 @@ def decode_emit(stored: Mapping[str, Any]) -> Emit:
 
 
 def encode_item(item: ItemKind) -> dict[str, Any]:
-    """The stored form of an item of the SELECT list."""
-    return {"name": item.name, "is_number": item.is_number, "grows": item.grows}
+    """The stored form of an item of the SELECT list, or of HAVING."""
+    stored = {"name": item.name, "is_number": item.is_number, "grows": item.grows}
+    return stored | {"is_condition": True} if item.is_condition else stored
 
 
 def decode_item(stored: Mapping[str, Any]) -> ItemKind:
     """The item that `encode_item` encoded."""
-    return ItemKind(stored["name"], stored["is_number"], stored["grows"])
+    return ItemKind(stored["name"], stored["is_number"], stored["grows"], stored.get("is_condition", False))

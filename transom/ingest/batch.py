@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain
 from operator import add
 
 import numpy as np
@@ -21,6 +20,7 @@ from transom.columns.record_batches import in_large_tables
 from transom.durations import format_duration
 from transom.elements import Clock, ClockKind
 from transom.ingest.late_rows import MISSED_BY, joined_bits, late_task, with_missed
+from transom.ingest.row_readers import RowReaders
 from transom.ingest.tables import StaticTables
 from transom.kernel.aggregate import (
     BatchPlan,
@@ -39,12 +39,14 @@ from transom.ondemand.stores import store_inputs
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.layout import Layout
 from transom.plan.limits import Limits
-from transom.plan.planner import SharedPlan, interests_of, query_index
+from transom.plan.planner import SharedPlan
+from transom.plan.query_interests import interests_of, query_index
 from transom.results.batch_input import clocks_of
 from transom.sql.query import PAIR_COUNT, Join
 from transom.state.state import State, StreamState
 from transom.windows.batch_profile import Profile
 from transom.windows.horizon import horizon_limit
+from transom.windows.partition_clocks import PartitionClocks
 from transom.windows.stream_rules import StreamRules
 
 ROW_NUMBER, ROW_ID, POSITION = "__row_number__", "__row_id__", "__position__"
@@ -77,11 +79,8 @@ class DataBatch:
     limits: Limits = field(default_factory=Limits)
     row_queries: Sequence[CompiledQuery] = ()  # those without a window
     matcher: RowMatcher = field(default_factory=RowMatcher)  # of all row queries
-
-    @property
-    def readers(self) -> list[CompiledQuery]:
-        """The queries that read its rows, of every kind."""
-        return [*self.queries, *self.on_demand, *self.row_queries]
+    reading: RowReaders | None = None  # of the queries of every kind; None: it is made
+    partitions: PartitionClocks | None = None  # before the batch, if the delays of its rows are counted
 
     def with_rows(self, frame: Frame) -> DataBatch:
         """The batch with other rows, which are aggregated on the driver if they are there and few."""
@@ -129,6 +128,10 @@ class IngestRun:
 
     def __init__(self, batch: DataBatch, tables: StaticTables, backend: Backend):
         self.batch, self.tables, self.backend = batch, tables, backend
+        reading = batch.reading
+        if reading is None:
+            reading = RowReaders.of(batch.queries, batch.on_demand, batch.row_queries)
+        self.readers = reading
         self.clocks = clocks_of(batch.queries, batch.rules, batch.store_sets)
         self.time = self.micros(batch.rules.clock)
         if CORRUPT in batch.frame.columns:
@@ -159,7 +162,7 @@ class IngestRun:
         limit, is_exact = self._first_limit(frame)
         frame = self._numbered(frame, limit)
         branches = [
-            self._branch(queries, frame, limit, has_branches) for queries in branches_by_joins.values()
+            self._branch(readers, frame, limit, has_branches) for readers in branches_by_joins.values()
         ]
         outcomes = [self._aggregate(branch, branch.plan) for branch in branches]
         if not is_exact and self._high is None:
@@ -311,21 +314,21 @@ class IngestRun:
         first = self.batch.before.totals.accepted
         return frame.number(ROW_NUMBER, self.order(frame), self.is_accepted(limit), first)
 
-    def _by_repeating_joins(self) -> dict[tuple[str, ...], list[CompiledQuery]]:
+    def _by_repeating_joins(self) -> dict[tuple[str, ...], RowReaders]:
         """The queries by their joins that repeat rows; first those (perhaps none) without such a join."""
         queries_by_joins: dict[tuple[str, ...], list[CompiledQuery]] = {(): []}
-        readers = self.batch.readers
-        if not any(query.query.joins for query in readers):
-            return {(): readers}
-        for query in readers:
-            joins = query.query.joins
+        if not self.readers.joins:
+            return {(): self.readers}
+        for joins, queries in self.readers.by_joins:
             ids = tuple(join.id for join in joins)
             for join in joins:
                 if (join.id, ids) not in self._unique_joins:
                     self._unique_joins[join.id, ids] = self._matches_once(join, joins)
             repeating = tuple(id for id in ids if not self._unique_joins[id, ids])
-            queries_by_joins.setdefault(repeating, []).append(query)
-        return queries_by_joins
+            queries_by_joins.setdefault(repeating, []).extend(queries)
+        if len(queries_by_joins) == 1:
+            return {(): self.readers}
+        return {joins: RowReaders(tuple(queries)) for joins, queries in queries_by_joins.items()}
 
     def _matches_once(self, join: Join, joins: Sequence[Join]) -> bool:
         """Whether a row matches at most one row of the table: its keys are unique, and compared as they are.
@@ -346,12 +349,8 @@ class IngestRun:
                 return False
         return self.tables.is_unique(join.table, version, join.keys)
 
-    def _branch(
-        self, queries: Sequence[CompiledQuery], frame: Frame, limit: int | None, with_ids: bool
-    ) -> _Branch:
-        # Many queries need the same scalars, so that equal lists are read once.
-        lists = dict.fromkeys(query.query.scalar_texts for query in queries)
-        names = {sql: f"c{i}" for i, sql in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
+    def _branch(self, readers: RowReaders, frame: Frame, limit: int | None, with_ids: bool) -> _Branch:
+        names = readers.columns
         clocks = {clock: f"t{i}" for i, clock in enumerate(self.clocks)}
         scalars = {name: sql for sql, name in names.items()}
         scalars |= {name: self.micros(clock) for clock, name in clocks.items()}
@@ -363,21 +362,19 @@ class IngestRun:
             scalars[POSITION] = f"`{POSITION}`"
         if self.batch.rules.partition is not None:
             scalars[PARTITION] = self.batch.rules.partition
-        is_combined = any(query.is_combined for query in queries)
-        if is_combined:
+        if readers.is_combined:
             scalars[MULTIPLICITY] = quoted(PAIR_COUNT)
         scalars |= {f"{CARRIED}{name}": quoted(name) for name in self._carried}
-        in_branch = {query.name for query in queries}
+        in_branch = readers.names
         shared = self.batch.shared
         families, interests, index = shared.families, shared.interests, shared.index
         matcher = self.batch.matcher
-        if len(in_branch) < len(self.batch.readers):
-            standing = [query for query in queries if query.is_standing]
+        if len(in_branch) < len(self.readers.names):
+            standing = [query for query in readers.queries if query.is_standing]
             families = tuple(family for family in families if family.members[0].queries[0] in in_branch)
             interests = interests_of(self.batch.state, standing)
             index = query_index(self.batch.state, standing, interests)
-            matcher = RowMatcher.of([query for query in queries if query.is_row_query])
-        joins = list(_merged_joins(queries))
+            matcher = RowMatcher.of([query for query in readers.queries if query.is_row_query])
         gathered = [one for one in self.batch.store_sets if one.queries[0] in in_branch]
         plan = BatchPlan(
             families,
@@ -399,16 +396,19 @@ class IngestRun:
             limits=self.batch.limits,
             matcher=matcher,
             partition=None if self.batch.rules.partition is None else PARTITION,
-            multiplicity=MULTIPLICITY if is_combined else None,
+            partitions=self.batch.partitions,
+            by_group=self.batch.rules.group is not None,
+            multiplicity=MULTIPLICITY if readers.is_combined else None,
         )
-        return _Branch(tuple(queries), tuple(joins), frame, plan, scalars)
+        return _Branch(tuple(readers.queries), readers.joins, frame, plan, scalars)
 
     def _projected(self, branch: _Branch, frame: Frame, keep: Sequence[str] = ()) -> Frame:
+        return frame.project(self.at_clock(branch.scalars), keep, self.table_joins(branch.joins))
+
+    def table_joins(self, joins: Iterable[Join]) -> list[TableJoin]:
+        """Joins with static tables in the versions that the batch sees."""
         versions = self.batch.versions
-        joins = [
-            TableJoin(join, self.tables.frame(join.table, versions[join.table])) for join in branch.joins
-        ]
-        return frame.project(self.at_clock(branch.scalars), keep, joins)
+        return [TableJoin(join, self.tables.frame(join.table, versions[join.table])) for join in joins]
 
     def _aggregate(self, branch: _Branch, plan: BatchPlan) -> Outcome:
         """Run the kernel over a branch's rows: on the driver if they are few, else by tasks."""
@@ -528,17 +528,6 @@ def aggregate_task(shipped: ShippedPlan, shelf: Shelf | None) -> Task:
     return task
 
 
-def _merged_joins(queries: Sequence[CompiledQuery]) -> Iterator[Join]:
-    """The joins of some queries, each once, with all columns that any of them reads."""
-    joins: dict[str, Join] = {}
-    for join in (join for query in queries for join in query.query.joins):
-        earlier = joins.get(join.id, join)
-        if join.id not in joins or not set(join.columns) <= set(earlier.columns):
-            columns = tuple(dict.fromkeys((*earlier.columns, *join.columns)))
-            joins[join.id] = replace(earlier, columns=columns)
-    yield from joins.values()
-
-
 def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Outcome:
     """One outcome of all branches, in which a row is counted once however often joins repeated it."""
     main = outcomes[0]
@@ -549,6 +538,7 @@ def _combined(outcomes: Sequence[Outcome], layouts: Mapping[str, Layout]) -> Out
     wanted, late = _row_sets(outcomes)
     total.rows, total.timeless, total.ahead = main.rows, main.timeless, main.ahead
     total.profile, total.clocks, total.flags = main.profile, main.clocks, None
+    total.delays = main.delays
     total.counted, total.late = len(wanted) - len(late), len(late)
     total.unwanted = main.rows - main.timeless - main.ahead - len(wanted)
     return total

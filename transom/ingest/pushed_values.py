@@ -36,8 +36,7 @@ def pushed_column(values: list[Any], field: pa.Field, zone: str) -> pa.Array:
             times = [None if value is None else parse_instant(value, own) for value in values]
             return pa.array(times, pa.int64()).cast(kind)
         for value in values:
-            if (fraction := _fraction(value, kind)) is not None:
-                raise ValueError(f"{fraction!r} is not a whole number")
+            _check(value, kind)
         if pa.types.is_date(kind):  # dates and decimals may also be text, as in JSON
             values = [date.fromisoformat(value) if isinstance(value, str) else value for value in values]
         elif pa.types.is_decimal(kind):
@@ -59,21 +58,25 @@ def _decimal(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _fraction(value: Any, kind: pa.DataType) -> Any:
-    """The first number in a value that is not whole where its type has integers or dates: Arrow would cut it."""
+def _check(value: Any, kind: pa.DataType) -> None:
+    """Refuse what Arrow would drop: digits after the point of integers and dates, and unknown fields of structs."""
     if value is None:
-        return None
+        return
     if pa.types.is_integer(kind) or pa.types.is_date(kind):
-        return value if isinstance(value, float | Decimal) and not _is_whole(value) else None
-    parts: list[tuple[Any, pa.DataType]] = []
-    if pa.types.is_struct(kind) and isinstance(value, Mapping):
-        parts = [(value.get(field.name), field.type) for field in kind]
+        if isinstance(value, float | Decimal) and not _is_whole(value):
+            raise ValueError(f"{value!r} is not a whole number")
+    elif pa.types.is_struct(kind) and isinstance(value, Mapping):
+        names = {field.name for field in kind}
+        if unknown := [name for name in value if name not in names]:
+            raise ValueError(f"it has no field {unknown[0]}; its fields are {', '.join(sorted(names))}")
+        for field in kind:
+            _check(value.get(field.name), field.type)
     elif pa.types.is_map(kind) and isinstance(value, Mapping):
-        parts = [(each, kind.item_type) for each in value.values()]
+        for each in value.values():
+            _check(each, kind.item_type)
     elif pa.types.is_list(kind) and isinstance(value, list | tuple):
-        parts = [(each, kind.value_type) for each in value]
-    found = (_fraction(part, of) for part, of in parts)
-    return next((fraction for fraction in found if fraction is not None), None)
+        for each in value:
+            _check(each, kind.value_type)
 
 
 def _is_whole(value: float | Decimal) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
 from transom.backends.base import Backend, Frame, StreamingInput
 from transom.backends.connection import Connection, Decoder
+from transom.backends.delta_rows import DeltaRows
+from transom.backends.delta_table import is_delta
 from transom.backends.expressions import quoted
 from transom.backends.hidden_columns import CORRUPT
 from transom.backends.secrets import with_secrets
 from transom.errors import SettingError
+from transom.ingest.delta_source import DeltaSource
 from transom.ingest.source_view import SourceView, ViewedFiles, ViewedStream
 from transom.ingest.sources import FileSource, FrameSource, Source, StreamingSource
 
@@ -37,6 +41,8 @@ class SourceDescription:
 
     def open_stream(self, backend: Backend) -> Source:
         """The source of a stream."""
+        if self._is_delta:
+            return DeltaSource.open(backend, self.name, self._delta_path(), self.options or {}, self.select)
         opened = self._opened(backend, streaming=True)
         if isinstance(opened, Frame):
             view = self._view(opened.columns, backend)
@@ -56,7 +62,23 @@ class SourceDescription:
         view = self._view(frame.columns, backend)
         return frame if view is None else view.apply(frame)
 
+    def source_version(self) -> int | None:
+        """The version of what a table would read now; None if its source has no versions."""
+        return DeltaRows(self._delta_path(), self.options).version() if self._is_delta else None
+
+    @property
+    def _is_delta(self) -> bool:
+        return is_delta(self.format) and (self.source is None or isinstance(self.source, str | PathLike))
+
+    def _delta_path(self) -> str | None:
+        for name, given in (("decode", self.decode), ("schema", self.schema)):
+            if given is not None:
+                raise SettingError(f"a table of Delta Lake has its own columns: leave out {name}")
+        return None if self.source is None else str(self.source)
+
     def _table(self, backend: Backend) -> Frame:
+        if self._is_delta:
+            return backend.frame(DeltaRows(self._delta_path(), self.options).read())
         if self.source is None or isinstance(self.source, str) or self.decode is not None:
             opened = self._opened(backend, streaming=False)
             if opened is None:

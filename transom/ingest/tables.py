@@ -29,6 +29,7 @@ class StaticTables:
     def __init__(self, store: Store, backend: Backend, in_memory: int = 100_000):
         self._store, self._backend, self._in_memory = store, backend, in_memory
         self._frames: dict[tuple[str, int], Frame] = {}
+        self._source_versions: dict[str, int | None] = {}  # of tables that were read by this process
         self._unique: dict[tuple[str, int, tuple[str, ...]], bool] = {}
 
     def snapshot(
@@ -47,17 +48,29 @@ class StaticTables:
 
     def write(self, described: SourceDescription) -> int:
         """Write a described table as it is now as a new version, and return the version's number."""
-        return self._write(described.name, described.open_table(self._backend))
+        source_version = described.source_version()
+        version = self._write(described.name, described.open_table(self._backend))
+        self._source_versions[described.name] = source_version
+        return version
 
     def write_changed(self, described: SourceDescription) -> int | None:
-        """Write a described table as a new version; None if a table that fits into memory has not changed."""
+        """Write a described table as a new version; None if it has not changed.
+
+        Sources with versions say whether they have. Others are read, and compared if they fit into memory.
+        """
         name, latest = described.name, self.latest(described.name)
+        source_version = described.source_version()
+        if source_version is not None and source_version == self._source_versions.get(name):
+            return None
         frame = self._backend.copied_to_driver(described.open_table(self._backend), self._in_memory)
         if latest is not None and frame.driver_rows is not None:
             before = self.frame(name, latest)
             if before.driver_rows == frame.driver_rows and _same_rows(before.to_table(), frame.to_table()):
+                self._source_versions[name] = source_version
                 return None
-        return self._write(name, frame)
+        version = self._write(name, frame)
+        self._source_versions[name] = source_version
+        return version
 
     def _write(self, name: str, frame: Frame) -> int:
         version = (self.latest(name) or 0) + 1

@@ -38,6 +38,7 @@ from transom.kernel.query_counts import (
 )
 from transom.kernel.rollups import families_by_roll_up, roll_up
 from transom.kernel.row_matches import RowMatcher, RowMatches, count_matches, match_rows
+from transom.kernel.row_partitions import RowPartitions
 from transom.kernel.rows import FamilyTuples, RollUpCells, Rows, wanted_by_any
 from transom.kernel.sessions import LateSessions, fold_sessions, late_sessions
 from transom.kernel.shards import Shard, Shelf, gathered, rolled
@@ -53,7 +54,9 @@ from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.batch_profile import Profile
 from transom.windows.closed_time import Closed, View
+from transom.windows.delays import DelayCounts
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
+from transom.windows.partition_clocks import PartitionClocks
 
 BITS_AT_ONCE = 1 << 24  # of late rows and groups of queries
 
@@ -74,6 +77,11 @@ class Interest:
     windows: tuple[tuple[WindowSpec, int | None], ...]
     members: tuple[tuple[str, ...], ...] = ()
     in_order: bool = False  # their windows close one after the other, for all groups at once
+    retention: int = 0  # how long rows that come after a window closed still count for it
+
+    def closed(self, closed: Mapping[Clock, Closed]) -> Closed:
+        """The time in which rows are late for the queries."""
+        return closed.get(self.clock, Closed()).delayed(self.retention)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class BatchPlan:
     """
 
     families: tuple[Family, ...]
-    interests: tuple[Interest, ...]
+    interests: Sequence[Interest]  # in tasks, they are unpacked when they are first read
     columns: Mapping[str, str]
     clocks: Mapping[Clock, str]
     time: str
@@ -105,6 +113,8 @@ class BatchPlan:
     late_sessions: Mapping[int, LateSessions] = field(default_factory=dict)  # by selection
     matcher: RowMatcher = field(default_factory=RowMatcher)  # the row queries
     partition: str | None = None  # the column with the source's partition of each row
+    partitions: PartitionClocks | None = None  # before the batch, if the delays of rows are counted
+    by_group: bool = False  # whether each partition closes the windows of its own group
     multiplicity: str | None = None  # the column with how many rows each row stands for, if not one
 
     @property
@@ -116,7 +126,10 @@ class BatchPlan:
     @cached_property
     def group_count(self) -> int:
         """The number of groups."""
-        standing = sum(len(interest.windows) for interest in self.interests)
+        if self.index.names:
+            standing = int(self.index.groups.max()) + 1
+        else:
+            standing = sum(len(interest.windows) for interest in self.interests)
         return standing + sum(len(one.readers) for one in self.store_inputs)
 
     def writes_shards(self, family: Family, groups: int) -> bool:
@@ -153,17 +166,24 @@ class BatchPlan:
         """For each scalar, one axis with the thresholds of all families over it."""
         return merged_axes(self.families)
 
+    @property
+    def watermark(self) -> int:
+        """The time before which everything is closed on the stream's own clock."""
+        own = next(clock for clock, name in self.clocks.items() if name == self.time)
+        until = self.closed.get(own, Closed()).watermark()
+        return LOWEST if until is None else until
+
     def latest_closed(self, clock: Clock) -> int | None:
         """A time of a clock above which no row can be late; None if nothing is closed."""
         closed = self.closed.get(clock, Closed())
-        stops = [stop for _, stop in closed.general]
-        stops += [stop for _, ranges in closed.patterned for _, stop in ranges]
-        stops += [
-            windows.window_end(window, forced - 1)
-            for interest in self.interests
-            for window, forced in interest.windows
-            if forced is not None and interest.clock == clock
-        ]
+        stops = [closed.latest] if closed.latest is not None else []
+        if not self.index.names or self.index.has_forced:
+            stops += [
+                windows.window_end(window, forced - 1)
+                for interest in self.interests
+                for window, forced in interest.windows
+                if forced is not None and interest.clock == clock
+            ]
         stops += [
             floor for one in self.store_inputs if one.store_set.clock == clock for floor, _ in one.readers
         ]
@@ -210,6 +230,7 @@ class Outcome:
     run_refs: list[tuple[str, ShardRef, int]] = field(default_factory=list)  # written: store, file, tuples
     matches: list[RowMatches] = field(default_factory=list)  # rows that satisfy row queries
     partition_tops: dict[str, int] = field(default_factory=dict)  # the newest time of each source partition
+    delays: DelayCounts | None = None  # of the rows of partitions that had brought rows before
 
 
 def _times(rows: Rows, plan: BatchPlan) -> tuple[NDArray[np.int64], Mask]:
@@ -244,7 +265,12 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     if plan.floor is not None:
         accepted &= times > plan.floor
     if plan.partition is not None:
-        outcome.partition_tops = _partition_tops(table[plan.partition], times, accepted)
+        partitions = RowPartitions.of(table[plan.partition])
+        outcome.partition_tops = partitions.tops(times, accepted)
+        if plan.partitions is not None:
+            outcome.delays = partitions.delays(
+                plan.partitions, times, accepted, plan.watermark, plan.by_group
+            )
     for clock, name in plan.clocks.items():
         numbers, valid = rows.numbers(name)
         outcome.clocks[clock] = Profile.of(numbers[valid & accepted])
@@ -291,18 +317,6 @@ def aggregate_rows(table: pa.Table, plan: BatchPlan) -> Outcome:
     return outcome
 
 
-def _partition_tops(partitions: pa.ChunkedArray, times: NDArray[np.int64], accepted: Mask) -> dict[str, int]:
-    """The newest time of each partition; rows without a partition are of the partition ''."""
-    codes = partitions.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
-    tops = np.full(len(codes.dictionary), LOWEST)
-    np.maximum.at(tops, codes.indices.to_numpy(zero_copy_only=False)[accepted], times[accepted])
-    return {
-        name: top
-        for name, top in zip(codes.dictionary.to_pylist(), tops.tolist(), strict=True)
-        if top > LOWEST
-    }
-
-
 def _carried(table: pa.Table, plan: BatchPlan, at: NDArray[np.int64]) -> pa.Table | None:
     """Some rows as they came; None if the table does not carry its rows."""
     return table.select(plan.carried).take(pa.array(at)) if plan.carried else None
@@ -312,7 +326,7 @@ def count_partials(outcome: Outcome, plan: BatchPlan) -> Outcome:
     """The merged outcome of all tasks, with the cells of its partial aggregates counted by query."""
     for home, late in plan.late_sessions.items():
         outcome.counts.missed[plan.index.selections == home] += int(late.rows.sum())
-    if outcome.cells is not None and not any(closed.patterned for closed in plan.closed.values()):
+    if outcome.cells is not None and not any(closed.varies for closed in plan.closed.values()):
         count_cells(outcome.cells, plan.index, plan.closed, outcome.counts)
         return outcome
     for cells in cells_of_sheets(outcome.partials, plan.index, plan.closed):
@@ -505,13 +519,13 @@ def _missed_rows(rows: Rows, plan: BatchPlan) -> Iterator[tuple[int, Mask]]:
     for clock, name in plan.clocks.items():
         times, valid = rows.numbers(name)
         usable[clock] = times, valid & (times > LOWEST) & (times < HIGHEST)
-    closed_masks: dict[tuple[Clock, WindowSpec, bool], Mask | None] = {}  # None: no row
+    closed_masks: dict[tuple[Clock, WindowSpec, bool, int], Mask | None] = {}  # None: no row
     place = 0
     for interest in plan.interests:
         first, place = place, place + len(interest.windows)
-        closed, (times, valid) = plan.closed.get(interest.clock, Closed()), usable[interest.clock]
+        closed, (times, valid) = interest.closed(plan.closed), usable[interest.clock]
         view = closed.view(interest.key_columns, interest.pinned, interest.in_order)
-        pinned_apart = interest.in_order and bool(closed.patterned)
+        pinned_apart = interest.in_order and closed.varies
         matched: Mask | None = None
         for group, (window, forced) in enumerate(interest.windows, first):
             missed: Mask | None = None
@@ -527,7 +541,7 @@ def _missed_rows(rows: Rows, plan: BatchPlan) -> Iterator[tuple[int, Mask]]:
                 continue
             is_alike = view.uniform and forced is None and not pinned_apart
             if is_alike:
-                key = interest.clock, window, interest.in_order
+                key = interest.clock, window, interest.in_order, interest.retention
                 if key not in closed_masks:
                     mask = _in_closed_windows(window, view, IntervalSet(), times, ())
                     closed_masks[key] = mask if mask.any() else None
@@ -562,6 +576,10 @@ def _in_closed_windows(
     """Which times have a window that is closed."""
     firsts, lasts = windows.wid_from(window, times), windows.wid_to(window, times)
     missed = np.zeros(len(times), bool)
+    until = view.until(keys, len(times))
+    if until is not None:
+        below = np.maximum(windows.closed_below(window, until), forced.pairs[-1][1] if forced else LOWEST)
+        return (firsts < below) & (firsts <= lasts)
     for rows, (closed,) in split_by_view([view], list(keys), len(times)):
         missed[rows] = (windows.closed_wids(window, closed) | forced).meets(firsts[rows], lasts[rows] + 1)
     return missed & (firsts <= lasts)
@@ -583,6 +601,8 @@ def merge(outcomes: Iterable[Outcome], layouts: Mapping[str, Layout]) -> Outcome
     for part in parts:
         for name, top in part.partition_tops.items():
             total.partition_tops[name] = max(top, total.partition_tops.get(name, top))
+    counted = [part.delays for part in parts if part.delays is not None]
+    total.delays = reduce(add, counted) if counted else None
     total.too_fragmented = frozenset[int]().union(*(part.too_fragmented for part in parts))
     total.counts = reduce(add, (part.counts for part in parts)) if parts else QueryCounts()
     flags = [part.flags for part in parts if part.flags is not None]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -346,13 +347,19 @@ def sheet_rows(
     """The slices that hold tuples, as rows of sheets; `summed` has a row for each member and slice."""
     at, groups = np.nonzero(summed[0])
     owners = members[at]
-    for layout, chosen, slots in family.by_layout:
-        picked, of, group_of = at, owners, groups
-        if len(family.by_layout) > 1:
-            mine = np.isin(owners, chosen)
-            picked, of, group_of = at[mine], owners[mine], groups[mine]
-        columns = leading_columns(family, tuples, cut, of, slice_numbers[picked], group_of)
-        columns.append(pa.array(summed[0][picked, group_of]))
+    bounds = [0, len(at)]
+    if len(family.by_layout) > 1:  # all cells in the order of their layouts, so that each has a run of them
+        layouts = family.layout_of[owners]
+        order = np.argsort(layouts, kind="stable")
+        at, groups, owners = at[order], groups[order], owners[order]
+        bounds = np.searchsorted(layouts[order], np.arange(len(family.by_layout) + 1)).tolist()
+    leading = leading_columns(family, tuples, cut, owners, slice_numbers[at], groups)
+    leading.append(pa.array(summed[0][at, groups]))
+    for (layout, _, slots), (start, stop) in zip(family.by_layout, pairwise(bounds), strict=True):
+        if start == stop:
+            continue
+        picked, group_of = at[start:stop], groups[start:stop]
+        columns = [column.slice(start, stop - start) for column in leading]
         for slot in slots:
             place, counted = places[slot]
             present = None if counted is None else summed[counted][picked, group_of] > 0

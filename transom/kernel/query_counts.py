@@ -59,6 +59,12 @@ class QueryIndex:
     pinned: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
     in_order: Mask = field(default_factory=_no_flags)  # whose windows close one after the other
     sessions: Ints = field(default_factory=_no_numbers)  # the places of queries with sessions
+    retentions: tuple[int, ...] = ()  # how long rows that come after a window closed still count for it
+
+    @cached_property
+    def has_forced(self) -> bool:
+        """Whether some windows were closed because the stream ended or fell idle."""
+        return bool((self.forced > LOWEST).any())
 
     @cached_property
     def homes(self) -> Ints:
@@ -77,14 +83,15 @@ class QueryIndex:
         return order, np.searchsorted(self.home_places[order], np.arange(len(self.homes) + 1))
 
     @cached_property
-    def by_clock(self) -> dict[Clock, Ints]:
-        """The queries of each clock."""
-        if len(set(map(id, self.clocks))) == 1:  # as a rule: a clock is slow to hash
-            return {self.clocks[0]: np.arange(len(self.clocks))}
-        found: dict[Clock, list[int]] = {}
+    def by_clock(self) -> dict[tuple[Clock, int], Ints]:
+        """The queries of each clock and retention."""
+        retains = any(self.retentions)
+        if not retains and len(set(map(id, self.clocks))) == 1:  # as a rule: a clock is slow to hash
+            return {(self.clocks[0], 0): np.arange(len(self.clocks))}
+        found: dict[tuple[Clock, int], list[int]] = {}
         for place, clock in enumerate(self.clocks):
-            found.setdefault(clock, []).append(place)
-        return {clock: np.array(places) for clock, places in found.items()}
+            found.setdefault((clock, self.retentions[place] if retains else 0), []).append(place)
+        return {kind: np.array(places) for kind, places in found.items()}
 
     def session_boundaries(self, closed: Mapping[Clock, Closed]) -> dict[int, tuple[View, IntervalSet]]:
         """By selection of sessions: closed time, and the ids that were closed because the stream ended.
@@ -235,7 +242,7 @@ def cells_of_sheets(
     sheets: Mapping[str, pa.Table], index: QueryIndex, closed: Mapping[Clock, Closed]
 ) -> Iterator[Cells]:
     """The cells that a batch brings to sheets; all together, unless groups can differ in what is closed."""
-    if any(times.patterned for times in closed.values()):
+    if any(times.varies for times in closed.values()):
         for sheet in sheets.values():
             selections, starts, rows = (
                 one_array(sheet[name]).to_numpy() for name in (SELECTION, SLICE, ROWS)
@@ -271,11 +278,11 @@ def count_cells(cells: Cells, index: QueryIndex, closed: Mapping[Clock, Closed],
     if not len(old):
         return
     added = cells.take(old).without_groups()
-    for clock, places in index.by_clock.items():
-        own = closed.get(clock, Closed())
+    for (clock, retention), places in index.by_clock.items():
+        own = closed.get(clock, Closed()).delayed(retention)
         places = np.setdiff1d(places, index.sessions) if len(index.sessions) else places
         differing = []
-        if own.patterned:
+        if own.varies:
             differing = [
                 place
                 for place in places.tolist()
@@ -294,10 +301,9 @@ def count_cells(cells: Cells, index: QueryIndex, closed: Mapping[Clock, Closed],
 def _reach(index: QueryIndex, closed: Mapping[Clock, Closed]) -> Ints:
     """For each selection, a time from which on no window of its queries is closed."""
     reach = np.full(len(index.names), LOWEST)
-    for clock, places in index.by_clock.items():
-        own = closed.get(clock, Closed())
-        stops = [stop for _, stop in own.general] + [s for _, ranges in own.patterned for _, s in ranges]
-        reach[places] = max(stops, default=LOWEST)
+    for (clock, retention), places in index.by_clock.items():
+        latest = closed.get(clock, Closed()).delayed(retention).latest
+        reach[places] = LOWEST if latest is None else latest
     is_forced = np.flatnonzero(index.forced > LOWEST)
     if len(is_forced):
         ends = windows.window_end(index.specs[is_forced], index.forced[is_forced] - 1)
@@ -355,6 +361,13 @@ def _count_by_group(cells: Cells, index: QueryIndex, place: int, closed: Closed,
     firsts, lasts = windows.wid_from(spec, cells.starts), windows.wid_to(spec, cells.starts)
     forced = int(index.forced[place])
     before = IntervalSet.of((LOWEST, forced)) if forced > LOWEST else IntervalSet()
+    until = index.view(place, closed).until(cells.keys, len(cells.homes))
+    if until is not None:
+        lasts = np.minimum(lasts, np.maximum(windows.closed_below(spec, until), forced) - 1)
+        hit = np.flatnonzero(firsts <= lasts)
+        _add_windows(counts, np.stack([np.full(len(hit), place), firsts[hit], lasts[hit], cells.rows[hit]]))
+        counts.missed[place] += int(cells.rows[hit].sum())
+        return
     for at, (times,) in split_by_view([index.view(place, closed)], list(cells.keys), len(cells.homes)):
         is_missed = np.zeros(len(at), bool)
         for start, stop in windows.closed_wids(spec, times) | before:

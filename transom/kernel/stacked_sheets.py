@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.columns.arrays import Ints, one_array
 from transom.columns.table_columns import ROWS, SELECTION, SLICE, STOP
 from transom.kernel.sheet_stack import SheetStack, StackShape, combine_stacks, empty_stack, stack_shape
-from transom.kernel.sheets import without
+from transom.kernel.sheets import combine, combine_tables, without
 from transom.plan.layout import Layout
 
 SliceColumns = tuple[Ints, Ints, Ints, Ints]  # selections, starts, stops and rows, selection by selection
@@ -80,6 +80,23 @@ class Sheets(Mapping[str, pa.Table]):
             return self
         others, stacks = self._without(tables)
         return Sheets({**others, **tables}, stacks)
+
+    def with_rows(self, layouts: Mapping[str, Layout], rows: Mapping[str, Sequence[pa.Table]]) -> Sheets:
+        """The sheets with more rows, given by sheet. The rows of sheets in a stack are added to the stack."""
+        sheets = self
+        for added in combine_tables(layouts, rows):
+            shape = added.shape
+            alike = [stack for stack in sheets.stacks if stack.shape.layout.stack == shape.layout.stack]
+            if len(alike) == 1 and shape.sheets.keys().isdisjoint(sheets.tables):
+                (held,) = alike
+                union = {layout.id: layout for layout in (*held.shape.layouts, *shape.layouts)}
+                whole = combine_stacks(stack_shape(list(union.values())), [held, added])
+                sheets = Sheets(sheets.tables, [whole if each is held else each for each in sheets.stacks])
+                continue
+            for number, layout in enumerate(shape.layouts):
+                there = [sheets[layout.id]] if layout.id in sheets else []
+                sheets = sheets.with_tables({layout.id: combine(layout, [*there, added.table(number)])})
+        return sheets
 
     def without(self, sheets: Iterable[str]) -> Sheets:
         """The sheets without some of them."""

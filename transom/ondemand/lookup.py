@@ -83,9 +83,11 @@ class Lookup:
         stream, clock = state.stream(self.query.query.stream), self.query.clock
         missing = stream.clock(clock).arrivals.shed | stream.held(clock)
         is_missing = missing.meets(np.array([self.start]), np.array([self.end]))[0]
-        return not is_missing and all(
-            state.stores[key].is_complete(self.start, self.end) for key in self.stores
-        )
+        return not is_missing and self.is_in_stores(state)
+
+    def is_in_stores(self, state: State) -> bool:
+        """Whether the stores have seen all rows of the window that were accepted."""
+        return all(state.stores[key].is_complete(self.start, self.end) for key in self.stores)
 
 
 @dataclass(frozen=True)

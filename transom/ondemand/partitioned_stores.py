@@ -81,8 +81,9 @@ class PartitionedStores:
     def answered(self, lookup: Lookup, state: State) -> Answer:
         """The answer of a lookup from the files of its stores.
 
-        If the lookup names its groups, only the files of their partitions are read: by this process if they are
-        small, so that no job is needed.
+        If the lookup names its groups, only the files of their partitions are read. If it names values of some group
+        columns, and the files are small, this process reads them, so that no job is needed: it keeps what it has read
+        with an index of these columns.
         """
         refs = {key: _since(state.stores[key].refs, lookup.start) for key in lookup.stores}
         places = places_of(ref for own in refs.values() for ref in own)
@@ -91,7 +92,7 @@ class PartitionedStores:
         places = [place for place in places if named is None or place in named]
         if not places:
             return Answer(lookup, schema.empty_table())
-        if named is not None and _bytes_of(refs, places) <= MAX_DRIVER_BYTES:
+        if has_index(lookup) and _bytes_of(refs, places) <= MAX_DRIVER_BYTES:
             return self._combined(lookup, [self._reads_here(lookup, refs, place) for place in places])
         if lookup.finer is not None and lookup.finer.combines:
             task = reads_task(lookup, refs, self.files.shards, places)
@@ -137,12 +138,22 @@ class PartitionedStores:
         return replace(store, refs=self.files.merged(store.refs, self.max_files, store.floor, batch_id, task))
 
 
+def _key_types(lookup: Lookup) -> list[pa.DataType]:
+    """The types of the group columns of the stores that a lookup reads."""
+    keys = [key.scalar for key in lookup.query.query.keys] if lookup.finer is None else lookup.finer.keys
+    return [key.type for key in keys]
+
+
+def has_index(lookup: Lookup) -> bool:
+    """Whether an index of some group columns finds the groups of a lookup."""
+    fields = [pa.field("", type) for type in _key_types(lookup)]
+    return bool(lookup.pattern) and can_be_hashed(fields, lookup.pattern)
+
+
 def named_partitions(lookup: Lookup, partitions: int) -> set[int] | None:
     """The partitions of the groups that a lookup names; None if it does not name a value of every group column."""
-    keys = [key.scalar for key in lookup.query.query.keys] if lookup.finer is None else lookup.finer.keys
-    types, wanted = [key.type for key in keys], dict(lookup.pattern)
-    fields = [pa.field("", type) for type in types]
-    if not types or len(wanted) < len(types) or not can_be_hashed(fields, lookup.pattern):
+    types, wanted = _key_types(lookup), dict(lookup.pattern)
+    if len(wanted) < len(types) or not has_index(lookup):
         return None
     hashes = combination_hashes(types, [wanted[place] for place in range(len(types))])
     return set((hashes % np.uint64(partitions)).astype(np.int64).tolist())

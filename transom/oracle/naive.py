@@ -25,6 +25,7 @@ from transom.oracle.batches import (
     column_types,
     in_order,
 )
+from transom.oracle.corrections import Corrections, cells_to_answer, is_passed
 from transom.oracle.earlier_windows import PastResults
 from transom.oracle.joins import Joined, without_joins
 from transom.oracle.lookups import KeptRow, looked_up, newest, oldest_kept
@@ -90,6 +91,7 @@ class LiveQuery:
     join: OracleJoin | None = None  # of two streams, whose pairs it reads
     unseen_before: int | None = None  # earlier pairs may have a row from before it joined
     past: PastResults = field(default_factory=PastResults)  # for LAG and EMIT EMPTY
+    corrections: Corrections = field(default_factory=Corrections)  # for EMIT CORRECTIONS
 
     key_rows: dict[Hashable, KeyRows] = field(default_factory=dict)  # of windows of the rows of a key
     ended_cells: list[Cell] = field(default_factory=list)  # windows of keys that the last batch ended
@@ -373,11 +375,19 @@ class Oracle:
         for i, value, group, values in self.matching(query, stream, rows, len(stream.accepted)):
             for window in windows_of(value, query.window):
                 verdicts[i] = bool(verdicts[i])
-                if live.is_over(window) or is_closed(query, window, group, closings):
+                is_late = live.is_over(window) or is_closed(query, window, group, closings)
+                key = window, sameness(group)
+                if (
+                    is_late
+                    and query.corrections is not None
+                    and not is_passed(query, window, group, closings)
+                ):
+                    live.corrections.late[key] = None
+                elif is_late:
                     live.missed[window] += 1
                     verdicts[i] = True
                     continue
-                cell = live.cells.setdefault((window, sameness(group)), Cell(window, group))
+                cell = live.cells.setdefault(key, Cell(window, group))
                 cell.rows.append(values)
         return verdicts
 
@@ -491,6 +501,8 @@ class Oracle:
             ended, live.ended_cells = live.ended_cells, []
             return self.report(live, ended, batch_id)
         closings = self.streams[query.stream].closings(query.clock)
+        if query.corrections is not None:
+            return self.correct_windows(live, batch_id, ending, closings)
         done = {
             key: cell
             for key, cell in live.cells.items()
@@ -507,6 +519,40 @@ class Oracle:
         if is_in_order(query):
             cells = self.with_empty(live, cells, closings)
         return self.report(live, cells, batch_id)
+
+    def correct_windows(
+        self, live: LiveQuery, batch_id: int, ending: bool, closings: list[Punctuation]
+    ) -> list[OracleRow]:
+        """The final results of windows that closed, and how late rows changed those of windows closed before.
+
+        All cells are kept: rows that are too late are not added to them.
+        """
+        query, known = live.query, live.corrections
+        late, known.late = list(known.late), {}
+        known.closed |= set(late)
+        done = [
+            key
+            for key, cell in live.cells.items()
+            if key not in known.closed and (ending or is_final(query, cell.window, cell.group, closings))
+        ]
+        if ending and live.cells:
+            last = max(cell.window[1] for cell in live.cells.values())
+            live.ended = max(last, live.ended or last)
+        known.closed |= set(done)
+        finals = known.finals(self.reported_by_cell(live, done, batch_id).items())
+        asked = cells_to_answer(query, live.cells, late, lambda cell: cell.window)
+        return [*finals, *known.changes(asked, self.reported_by_cell(live, asked, batch_id), batch_id)]
+
+    def reported_by_cell(
+        self, live: LiveQuery, keys: Iterable[Hashable], batch_id: int
+    ) -> dict[Hashable, OracleRow]:
+        """The results of some cells, as far as the query may report them."""
+        cells = [live.cells[key] for key in keys]
+        wanted = [cell for cell in cells if live.partial or live.saw_all_of(cell.window)]
+        return {
+            (cell.window, sameness(cell.group)): self.result(live, cell, row, batch_id)
+            for cell, row in self.lowered(live.query, wanted)
+        }
 
     def with_empty(self, live: LiveQuery, cells: list[Cell], closings: list[Punctuation]) -> list[Cell]:
         """Cells that closed, and those of windows without rows; all of them are noted as results."""

@@ -76,7 +76,7 @@ class Sideline:
 
     def strays(self, state: State) -> Iterator[str]:
         """Files that the last engine did not get to delete."""
-        for name in self.store.list("sidelined"):
+        for name in self.store.directories("sidelined"):
             still_sidelined = {chunk.name for chunk in state.stream(name).sidelined}
             for batch_id in self.store.list(f"sidelined/{name}"):
                 directory = f"sidelined/{name}/{batch_id}"

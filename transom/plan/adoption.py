@@ -55,6 +55,8 @@ def adopt(state: State, replayed: State, query: CompiledQuery) -> State:
         sheets=Sheets.of(state.sheets).with_tables(added),
         last_selection=last,
         accounts=accounts,
+        reported={**state.reported, **replayed.reported},
+        past=state.past.without([query.name]).with_all(replayed.past),
     )
 
 

@@ -20,7 +20,7 @@ from transom.windows.intervals import IntervalSet
 
 # A set of tuples: on each axis, by the SQL of its scalar, the codes that it holds; all codes of axes left out.
 Product = Mapping[str, IntervalSet]
-_ONE_SIDED = frozenset(("<", "<=", ">", ">="))
+ONE_SIDED = frozenset(("<", "<=", ">", ">="))
 Box = tuple[tuple[int, int], ...]  # a range of codes for each axis
 
 
@@ -98,7 +98,7 @@ def own_boxes(conjuncts: Sequence[Predicate], scalars: Sequence[Scalar], most_bo
 
 def _side(scalar: Scalar, parts: Sequence[Predicate]) -> tuple[Axis, IntervalSet]:
     """The axis of some conditions on one scalar, and the codes for which all of them are true."""
-    if len(parts) == 1 and isinstance(parts[0], Comparison) and parts[0].op in _ONE_SIDED:
+    if len(parts) == 1 and isinstance(parts[0], Comparison) and parts[0].op in ONE_SIDED:
         kind = axis_kind(scalar.type)
         assert kind is not None
         return one_sided(parts[0], kind)

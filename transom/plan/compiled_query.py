@@ -23,6 +23,7 @@ from transom.aggregates.table import AggregateFunction, aggregate_function
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.durations import parse_instant
 from transom.elements import Clock, Using
+from transom.plan.conjunction import Conjunction
 from transom.plan.predicate_text import predicate_text
 from transom.sql.query import (
     And,
@@ -63,6 +64,20 @@ class Slot:
         return Slot(Moments(), self.argument, self.where)
 
 
+@dataclass(frozen=True)
+class Aggregates:
+    """The aggregates of a SELECT list: the i-th is `functions[i]` over the states of the slots `reads[i]`."""
+
+    functions: tuple[AggregateFunction, ...]
+    slots: tuple[Slot, ...]
+    reads: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def slot_ids(self) -> tuple[str, ...]:
+        """The ids of the slots."""
+        return tuple(slot.id for slot in self.slots)
+
+
 class Shape:
     """The shape of a SELECT list. Equal shapes are one object, so that they compare fast."""
 
@@ -73,16 +88,15 @@ _clocks: WeakValueDictionary[Clock, Clock] = WeakValueDictionary()
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """A query ready to run: its i-th aggregate is `functions[i]` over the states of the slots `reads[i]`.
+    """A query ready to run.
 
-    A selection need not keep all these slots: some can be read from others.
+    A selection need not keep all slots of its aggregates: some can be read from others.
     """
 
     name: str
     query: Query
-    functions: tuple[AggregateFunction, ...]
-    slots: tuple[Slot, ...]
-    reads: tuple[tuple[int, ...], ...]
+    aggregates: Aggregates
+    where: Conjunction
     key_columns: Mapping[str, int]  # the plain columns in GROUP BY, each with its place
     pinned: Mapping[str, tuple[Any, ...]]  # the plain columns that WHERE restricts to some values
     naive: bool = False  # keeps every tuple, and rescans those of a window when it closes
@@ -92,17 +106,17 @@ class CompiledQuery:
         """The query with its names and types resolved."""
         return self.query
 
-    @property
+    @cached_property
     def is_on_demand(self) -> bool:
         """Whether the query emits no results, and lookups answer it."""
         return self.query.is_on_demand
 
-    @property
+    @cached_property
     def is_standing(self) -> bool:
         """Whether the results of the query's windows are pushed."""
         return self.query.is_standing
 
-    @property
+    @cached_property
     def is_row_query(self) -> bool:
         """Whether the query has no window, and each row that satisfies it is a result."""
         return self.query.is_row_query
@@ -137,10 +151,25 @@ class CompiledQuery:
         """Whether it reads combined pairs."""
         return self.query.stream_join is not None and self.query.stream_join.is_combined
 
-    @cached_property
+    @property
+    def functions(self) -> tuple[AggregateFunction, ...]:
+        """The functions of its aggregates."""
+        return self.aggregates.functions
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The accumulators of its aggregates, each once."""
+        return self.aggregates.slots
+
+    @property
+    def reads(self) -> tuple[tuple[int, ...], ...]:
+        """The places of the slots that each aggregate reads."""
+        return self.aggregates.reads
+
+    @property
     def slot_ids(self) -> tuple[str, ...]:
-        """The ids of the query's slots."""
-        return tuple(slot.id for slot in self.slots)
+        """The ids of its slots."""
+        return self.aggregates.slot_ids
 
     @cached_property
     def closing_columns(self) -> Mapping[str, int]:
@@ -157,6 +186,11 @@ class CompiledQuery:
         """Whether the results of a window depend on the windows before it: its windows close in order."""
         return self.query.reads_earlier_windows
 
+    def prepare(self) -> CompiledQuery:
+        """Derive what planning needs of this query alone, so that the batch that it joins with need not."""
+        _ = self.interest_key, self.shape, self.query.scalar_texts, self.where.rest_of
+        return self
+
     def without_select_list(self) -> CompiledQuery:
         """The query whose results are the groups and aggregates themselves."""
         keys, calls = self.query.keys, self.query.calls
@@ -164,23 +198,23 @@ class CompiledQuery:
         columns |= {aggregate_column(place): call.type for place, call in enumerate(calls)}
         items = tuple(Item(name, f"`{name}`", kind) for name, kind in columns.items())
         bare = replace(self.query, items=items, having=None, kept=None, top=None)
-        return replace(self, query=replace(bare, lags=(), emit=None, empty=None))
+        bare = replace(bare, lags=(), emit=None, empty=None, corrections=None, early_decision=None)
+        return replace(self, query=bare)
 
     @cached_property
     def has_moments(self) -> bool:
         """Whether it keeps moments, from which other queries can read sums and counts."""
         return any(slot.accumulator == Moments() for slot in self.slots)
 
-    @cached_property
+    @property
     def conjuncts(self) -> tuple[Predicate, ...]:
         """The conditions that WHERE combines with AND."""
-        where = None if self.is_keyed else self.query.where
-        return () if where is None else where.parts if isinstance(where, And) else (where,)
+        return self.where.parts
 
-    @cached_property
+    @property
     def conjunct_texts(self) -> tuple[str, ...]:
         """The texts of the conjuncts."""
-        return tuple(map(predicate_text, self.conjuncts))
+        return self.where.texts
 
     @cached_property
     def selection(self) -> str:
@@ -197,6 +231,11 @@ class CompiledQuery:
         return " ".join(parts)
 
     @cached_property
+    def interest_key(self) -> tuple[object, ...]:
+        """What queries have in common that want the same rows, and for which the same rows are late."""
+        return self.selection, self.needs_all_groups, self.reads_earlier_windows, self.query.retention
+
+    @cached_property
     def shape(self) -> Shape:
         """The shape of its results: queries of the same shape are finished together."""
         bound = self.query
@@ -204,6 +243,7 @@ class CompiledQuery:
         keys = tuple(key.scalar.type for key in bound.keys)
         compared = None if bound.kept is None else frozenset(one.sql for one in scalars_of(bound.kept))
         order = None if bound.top is None else bound.top.order
+        decided = None if bound.early_decision is None else bound.early_decision.scalars
         across = bound.lags, bound.empty is None
         parts = (
             calls,
@@ -214,44 +254,70 @@ class CompiledQuery:
             keys,
             bound.clock_type,
             bound.emit is None,
+            bound.corrections is None,
+            decided,
             across,
         )
         return _shapes.setdefault(parts, Shape())
 
 
 def compile_query(name: str, query: Query, naive: bool = False) -> CompiledQuery:
-    """Compile a query: every accumulator that its aggregates need becomes one slot."""
+    """Compile a query."""
+    is_keyed = query.window.is_keyed
+    keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
+    pinned: dict[str, tuple[Any, ...]] = {}
+    for column, values in () if is_keyed else _pins(query.where):
+        pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
+    naive = naive and query.window.is_shared_by_groups  # others have one form of state
+    conjunction = Conjunction.of(None if is_keyed else query.where)
+    return CompiledQuery(name, query, _aggregates(query), conjunction, keys, pinned, naive)
+
+
+MOST_SHARED_AGGREGATES = 4_096  # most programs have many queries and few SELECT lists
+# By the id of the calls, which an entry keeps alive, so that no other object gets the id. Engines and threads share it:
+# aggregates never change, and two threads that make the same ones at once only make one of them in vain.
+_shared_aggregates: dict[int, tuple[tuple[Call, ...], Aggregates]] = {}
+
+
+def _aggregates(query: Query) -> Aggregates:
+    """The aggregates of a query: one object for all queries whose calls are the very same object."""
+    functions = tuple([aggregate_function(call.function) for call in query.calls])
+    if query.window.is_keyed or (query.stream_join is not None and query.stream_join.is_combined):
+        return _own_aggregates(query, functions)
+    calls, aggregates = _shared_aggregates.get(id(query.calls), (None, None))
+    if aggregates is None or calls is not query.calls or aggregates.functions != functions:
+        if len(_shared_aggregates) >= MOST_SHARED_AGGREGATES:
+            _shared_aggregates.clear()
+        aggregates = _own_aggregates(query, functions)
+        _shared_aggregates[id(query.calls)] = query.calls, aggregates
+    return aggregates
+
+
+def _own_aggregates(query: Query, functions: tuple[AggregateFunction, ...]) -> Aggregates:
+    """The aggregates of a query: every accumulator that they need becomes one slot."""
     slots: list[Slot] = []
     reads = []
-    is_combined = query.stream_join is not None and query.stream_join.is_combined
     for call in query.calls:
-        if is_combined:
-            places = []
-            for slot in _combined_slots(call):
-                if slot not in slots:
-                    slots.append(slot)
-                places.append(slots.index(slot))
-            reads.append(tuple(places))
-            continue
-        argument = call.args[0] if call.args else None
         places = []
-        for accumulator in _accumulators(call):
-            slot = Slot(
-                accumulator, argument, _condition(call, query.where if query.window.is_keyed else None)
-            )
+        for slot in _slots_of(call, query):
             if slot not in slots:
                 slots.append(slot)
             places.append(slots.index(slot))
         reads.append(tuple(places))
     if query.window.is_keyed:
         slots.append(Slot(CountRows(), None, query.where))
-    keys = {key.scalar.column: i for i, key in enumerate(query.keys) if key.scalar.column is not None}
-    pinned: dict[str, tuple[Any, ...]] = {}
-    for column, values in () if query.window.is_keyed else _pins(query.where):
-        pinned[column] = tuple(value for value in values if value in pinned.get(column, values))
-    functions = tuple(aggregate_function(call.function) for call in query.calls)
-    naive = naive and query.window.is_shared_by_groups  # others have one form of state
-    return CompiledQuery(name, query, functions, tuple(slots), tuple(reads), keys, pinned, naive)
+    return Aggregates(functions, tuple(slots), tuple(reads))
+
+
+def _slots_of(call: Call, query: Query) -> Iterator[Slot]:
+    """The slots of an aggregate."""
+    if query.stream_join is not None and query.stream_join.is_combined:
+        yield from _combined_slots(call)
+        return
+    argument = call.args[0] if call.args else None
+    condition = _condition(call, query.where if query.window.is_keyed else None)
+    for accumulator in _accumulators(call):
+        yield Slot(accumulator, argument, condition)
 
 
 def _combined_slots(call: Call) -> Iterator[Slot]:

@@ -13,7 +13,9 @@ from transom.ondemand.store_specs import StoreSet
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.decisions import Decision
 from transom.plan.families import Family, Selection
+from transom.plan.family_groups import FamilyMemory
 from transom.plan.limits import Limits
+from transom.plan.query_interests import InterestMemory
 from transom.plan.replacement import Replacement
 from transom.plan.strategy import Strategy
 from transom.state.state import State
@@ -59,9 +61,10 @@ class StreamMemory:
     """Parts of earlier plans of a stream; the planner uses them again while nothing in them changes."""
 
     selections: Known = field(default_factory=dict)
-    families: dict[object, Family] = field(default_factory=dict)  # by their members
+    families: FamilyMemory = field(default_factory=FamilyMemory)
     rolled: dict[tuple[int, int | None], tuple[Family, Family]] = field(default_factory=dict)
-    intern: dict[object, int] = field(default_factory=dict)  # numbers of what selections can have in common
+    interests: InterestMemory = field(default_factory=InterestMemory)
+    candidates: dict[str, Any] = field(default_factory=dict)  # for `reshare`, by selection
     made: dict[object, tuple[tuple[object, ...], Any]] = field(default_factory=dict)  # by what made it
 
     def derived(self, make: Callable[..., Derived], *sources: object) -> Derived:
@@ -74,10 +77,11 @@ class StreamMemory:
 
     def forget_departed(self, count: int) -> None:
         """Clear the memory when most of it belongs to queries that left."""
-        if len(self.rolled) > 4 * len(self.families) + 64:
+        if len(self.rolled) > 4 * len(self.families.families) + 64:
             self.rolled = {}
-        if len(self.intern) > 64 * count + 1024:
-            self.selections, self.families, self.rolled, self.intern = {}, {}, {}, {}
+        if len(self.families.intern) > 64 * count + 1024:
+            self.selections, self.rolled = {}, {}
+            self.families.clear()
 
     def rolled_up(self, family: Family, number: int | None) -> Family:
         """A family under the number of its roll-up: the same object as long as neither changes."""
@@ -92,9 +96,10 @@ class StreamMemory:
         """An independent copy."""
         return StreamMemory(
             dict(self.selections),
-            dict(self.families),
+            self.families.copy(),
             dict(self.rolled),
-            dict(self.intern),
+            self.interests.copy(),
+            dict(self.candidates),
             dict(self.made),
         )
 

@@ -12,31 +12,26 @@ Paper: On-the-Fly Sharing, sections 4 (fragments) and 5 (shards).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transom.columns.arrays import Ints
 from transom.elements import Clock, WindowSpec
-from transom.plan.axis import Axis, is_searchable
-from transom.plan.boxes import Grid, OwnBoxes, own_boxes
+from transom.plan.axis import Axis
+from transom.plan.boxes import Grid
 from transom.plan.compiled_query import Slot
+from transom.plan.conjunction import Conjunction
 from transom.plan.layout import Layout
-from transom.plan.limits import Limits
 from transom.plan.predicate_text import predicate_text
-from transom.plan.strategy import FragmentSharing, Strategy
-from transom.sql.query import And, Predicate, Scalar, scalars_of
+from transom.sql.query import Predicate, Scalar
 from transom.windows import ids
 from transom.windows.slices import Progressions, progressions
-
-MANY = 1 << 62
-# What the selections of a grid have in common: the texts of conjuncts that all of them have, and the scalars that
-# their other conjuncts read.
-GridFrame = tuple[frozenset[str], tuple[Scalar, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +45,7 @@ class Selection:
     name: str
     clock: Clock
     joins: tuple[str, ...]
-    conjuncts: tuple[Predicate, ...]
+    where: Conjunction
     keys: tuple[Scalar, ...]
     slots: tuple[Slot, ...]
     windows: tuple[WindowSpec, ...]
@@ -67,35 +62,17 @@ class Selection:
         """Whether its tuples are aggregated in sessions, not in slices."""
         return self.layout.gap is not None
 
-    @cached_property
-    def by_scalar(self) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
-        """The conjuncts that an axis can evaluate, by scalar, and the others."""
-        searchable: dict[str, list[Predicate]] = {}
-        others = []
-        for part in self.conjuncts:
-            if is_searchable(part):
-                searchable.setdefault(next(iter(scalars_of(part))).sql, []).append(part)
-            else:
-                others.append(part)
-        joined = {
-            sql: parts[0] if len(parts) == 1 else And(tuple(parts)) for sql, parts in searchable.items()
-        }
-        return joined, tuple(others)
-
     def options(self, intern: dict[object, int]) -> list[tuple[int, int, str]]:
         """The range families that the selection fits: the number of the family, that of its kin, and the scalar."""
         options = self.__dict__.get("_options")
         if options is None:
-            searchable, others = self.by_scalar
-            texts = {sql: predicate_text(part) for sql, part in searchable.items()}
-            texts |= {text: text for text in map(predicate_text, others)}
-            options, all_texts = [], frozenset(texts.values())
+            options = []
             own_key = intern.setdefault(self.family_key, len(intern) + 1)
             wide_key = intern.setdefault(self.kin_key, len(intern) + 1)
-            for sql in searchable if self.merged else ():
-                rest = all_texts - {texts[sql]}
-                narrow = intern.setdefault((own_key, sql, rest), len(intern) + 1)
-                wide = intern.setdefault((wide_key, sql, rest), len(intern) + 1)
+            for sql, rest in self.where.rest_of.items() if self.merged else ():
+                rest_key = intern.setdefault(rest, len(intern) + 1)  # a set is slow to compare
+                narrow = intern.setdefault((own_key, sql, rest_key), len(intern) + 1)
+                wide = intern.setdefault((wide_key, sql, rest_key), len(intern) + 1)
                 options.append((narrow, wide, sql))
             self.__dict__["_options"] = options
         return options
@@ -106,37 +83,6 @@ class Selection:
         return tuple(slot.id for slot in self.slots)
 
     @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """The texts of its conjuncts."""
-        return tuple(map(predicate_text, self.conjuncts))
-
-    @cached_property
-    def scalars(self) -> dict[str, Scalar]:
-        """The scalars that its conjuncts read, by their SQL."""
-        return {scalar.sql: scalar for part in self.conjuncts for scalar in scalars_of(part)}
-
-    def own_boxes(self, frame: GridFrame, most: int) -> OwnBoxes | None:
-        """The boxes of the conjuncts that not all selections of a grid have; None if these are not few boxes."""
-        known = self.__dict__.get("_own_boxes")
-        if known is None or known[0] != frame:
-            varying = [
-                part for part, text in zip(self.conjuncts, self.texts, strict=True) if text not in frame[0]
-            ]
-            known = frame, own_boxes(varying, frame[1], most)
-            self.__dict__["_own_boxes"] = known
-        boxes: OwnBoxes | None = known[1]
-        return boxes
-
-    def own_ranges(self, sql: str) -> OwnBoxes:
-        """The ranges of one scalar, given by its SQL, that it selects."""
-        known: dict[str, OwnBoxes] = self.__dict__.setdefault("_own_ranges", {})
-        if sql not in known:
-            found = own_boxes((self.by_scalar[0][sql],), (self.scalars[sql],), MANY)
-            assert found is not None
-            known[sql] = found
-        return known[sql]
-
-    @cached_property
     def family_key(self) -> tuple[object, ...]:
         """What all selections of a family have in common besides predicates."""
         return *self.kin_key, tuple(key.sql for key in self.keys)
@@ -144,7 +90,7 @@ class Selection:
     @cached_property
     def grid_key(self) -> tuple[object, ...]:
         """What all selections of a grid family have in common."""
-        return *self.family_key, frozenset(self.scalars)
+        return *self.family_key, frozenset(self.where.scalars)
 
     @cached_property
     def kin_key(self) -> tuple[object, ...]:
@@ -234,12 +180,20 @@ class Family:
             members=self.members[start:stop],
         )
 
+    @cached_property
+    def layout_of(self) -> NDArray[np.unsignedinteger[Any]]:
+        """The place of each member's layout in `by_layout`."""
+        places = np.zeros(len(self), np.min_scalar_type(len(self.by_layout)))  # short numbers are sorted fast
+        for place, (_, own, _) in enumerate(self.by_layout):
+            places[own] = place
+        return places
+
     @property
     def layouts(self) -> list[Layout]:
         return [layout for layout, _, _ in self.by_layout]
 
 
-def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
+def family_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
     """A family of some members."""
     alike = {member.slot_ids: member.slots for member in members}
     slots = {slot.id: slot for own in alike.values() for slot in own}
@@ -266,192 +220,6 @@ def _made_of(members: Sequence[Selection], paned: bool, **kind: Any) -> Family:
         members=tuple(members),
         **kind,
     )
-
-
-def into_families(
-    selections: Sequence[Selection],
-    strategy: Strategy,
-    earlier: Mapping[object, Family] | None = None,
-    intern: dict[object, int] | None = None,
-    apart: Collection[int] = (),
-    on_executors: Collection[int] = (),
-) -> dict[object, Family]:
-    """Selections put into families; those made earlier are used again where nothing changed.
-
-    `intern` numbers what selections could have in common; it lives as long as the selections do. `apart` are
-    selections for which a signature family did not pay. Selections that are `on_executors` are in no grid: shards
-    need fragments.
-    """
-    intern = {} if intern is None else intern
-    fragments, paned, rolls = strategy.fragments, strategy.paned, strategy.rolls_up
-    grouped: dict[object, list[Selection]] = defaultdict(list)
-    singles: dict[object, list[Selection]] = defaultdict(list)
-    if fragments is not FragmentSharing.UNSHARED:
-        alike = _alike_but_for_gaps(selections)
-        grouped.update(alike)
-        together_already = {one.id for members in alike.values() for one in members}
-        selections = [one for one in selections if one.id not in together_already]
-    if fragments is FragmentSharing.FAMILIES:
-        gridded = _gridded(selections, intern, strategy.limits, on_executors)
-        ranged, rest = _ranged([one for one in selections if one.id not in gridded], intern, rolls)
-        grouped.update(ranged)
-        for selection in rest:
-            singles[selection.family_key].append(selection)
-        for selection in selections:
-            if selection.id in gridded:
-                grouped["grid", gridded[selection.id]].append(selection)
-    else:
-        for selection in selections:
-            singles[selection.family_key].append(selection)
-    for family_key, members in singles.items():
-        together = [m for m in members if m.conjuncts and m.merged and m.id not in apart]
-        if fragments is FragmentSharing.UNSHARED or len(together) < 2:
-            together = []
-        elif fragments is FragmentSharing.JOINT:
-            together = [m for m in members if m.merged]
-        size = len(together) if fragments is FragmentSharing.JOINT else strategy.limits.signature_members
-        for start in range(0, len(together), max(size, 1)):
-            grouped["signed", family_key, start] = together[start : start + size]
-        alone = {m.id for m in members} - {m.id for m in together}
-        for member in members:
-            if member.id in alone:
-                grouped["alone", member.id] = [member]
-    made: dict[object, Family] = {}
-    for key, members in grouped.items():
-        identity = key, paned, tuple(members)
-        old = (earlier or {}).get(identity)
-        made[identity] = (
-            old
-            if old is not None
-            else _family(key, members, paned, intern if rolls else None, strategy.limits)
-        )
-    return made
-
-
-def _alike_but_for_gaps(selections: Sequence[Selection]) -> dict[object, list[Selection]]:
-    """Selections of sessions over the same tuples and groups: they differ only in their gaps."""
-    alike: dict[object, list[Selection]] = defaultdict(list)
-    for one in selections:
-        if one.is_session:
-            alike["gaps", one.family_key, frozenset(one.texts)].append(one)
-    return {key: members for key, members in alike.items() if len(members) > 1}
-
-
-def _gridded(
-    selections: Sequence[Selection], intern: dict[object, int], limits: Limits, on_executors: Collection[int]
-) -> dict[int, tuple[object, ...]]:
-    """The selections for which a grid is better than a range family, with the key of their grid.
-
-    A grid serves selections over the same scalars that differ in two of them or more. It is better where no range
-    family has two of its selections, or where there are many range families of few.
-    """
-    ranges = Counter(option[0] for one in selections for option in one.options(intern))
-    by_scalars: dict[tuple[object, ...], list[Selection]] = defaultdict(list)
-    for selection in selections:
-        can_be_box = selection.merged and not selection.is_session and selection.id not in on_executors
-        if can_be_box and len(selection.scalars) > 1:
-            by_scalars[selection.grid_key].append(selection)
-    gridded: dict[int, tuple[object, ...]] = {}
-    for key, members in by_scalars.items():
-        sizes = [max((ranges[option[0]] for option in one.options(intern)), default=0) for one in members]
-        chosen = [
-            member
-            for member, size in zip(members, sizes, strict=True)
-            if size < 2 or (size < limits.range_members and len(members) >= limits.grids_per_range * size)
-        ]
-        frame = _grid_frame(chosen)
-        if 2 <= len(frame[1]) <= limits.grid_axes:
-            boxed = [one.id for one in chosen if one.own_boxes(frame, limits.grid_boxes) is not None]
-            if len(boxed) > 1:
-                gridded |= dict.fromkeys(boxed, (*key, frame))
-    return gridded
-
-
-def _grid_frame(members: Sequence[Selection]) -> GridFrame:
-    common = frozenset.intersection(*(frozenset(one.texts) for one in members)) if members else frozenset()
-    varying = {
-        scalar.sql: scalar
-        for member in members
-        for part, text in zip(member.conjuncts, member.texts, strict=True)
-        if text not in common
-        for scalar in scalars_of(part)
-    }
-    return common, tuple(varying[sql] for sql in sorted(varying))
-
-
-def _ranged(
-    selections: Sequence[Selection], intern: dict[object, int], rolls: bool
-) -> tuple[dict[object, list[Selection]], list[Selection]]:
-    """Range families, each selection in the largest that it fits; and the selections that fit none.
-
-    A family has at least two members, or one member and kin, so that all of them share one axis.
-    """
-    options = [selection.options(intern) for selection in selections]
-    sizes = Counter(
-        number for member_options in options for numbers in member_options for number in numbers[:2]
-    )
-    ranged: dict[tuple[int, int, str], list[Selection]] = defaultdict(list)
-    left = []
-    for selection, member_options in zip(selections, options, strict=True):
-        best = max(
-            member_options, key=lambda option: (sizes[option[0]], sizes[option[1]]), default=(0, 0, "")
-        )
-        if sizes[best[0]] < 2 and (sizes[best[1]] < 2 or not rolls):
-            left.append(selection)
-        else:
-            ranged[best].append(selection)
-    kin = Counter(wide for _, wide, _ in ranged)
-    return {
-        ("range" if len(members) > 1 or (rolls and kin[wide] > 1) else "alone", number, sql): members
-        for (number, wide, sql), members in ranged.items()
-    }, left
-
-
-def _family(
-    key: object,
-    members: Sequence[Selection],
-    paned: bool,
-    intern: dict[object, int] | None,
-    limits: Limits,
-) -> Family:
-    """A family of a kind; `intern` numbers what kin have in common, None: families have no kin."""
-    kind = key[0] if isinstance(key, tuple) else key
-
-    def kin(rest: Sequence[Predicate]) -> int | None:
-        if intern is None or not members[0].merged or members[0].is_session:
-            return None
-        common = "kin", members[0].kin_key, frozenset(map(predicate_text, rest))
-        return intern.setdefault(common, len(intern) + 1)
-
-    if kind == "grid":
-        assert isinstance(key, tuple)
-        return _grid_family(members, key[1][-1], limits, paned)
-    if kind == "signed" and len(members) > 1:
-        parts = {text: part for one in members for text, part in zip(one.texts, one.conjuncts, strict=True)}
-        places = {text: i for i, text in enumerate(parts)}
-        needs = tuple(tuple(places[text] for text in member.texts) for member in members)
-        return _made_of(members, paned, conjuncts=tuple(parts.values()), needs=needs)
-    if kind == "gaps":
-        owners = np.arange(len(members))
-        ranges = owners, np.zeros(len(members), np.int64), np.ones(len(members), np.int64)
-        return _made_of(members, paned, rest=members[0].conjuncts, ranges=ranges)
-    if kind != "range":
-        return _made_of(members, paned, rest=members[0].conjuncts, kin=kin(members[0].conjuncts))
-    assert isinstance(key, tuple)
-    sql = key[2]
-    searchable, others = members[0].by_scalar
-    rest = (*(part for about, part in searchable.items() if about != sql), *others)
-    grid = Grid.of([member.own_ranges(sql) for member in members])
-    ranges = grid.owners, grid.starts[:, 0].copy(), grid.stops[:, 0].copy()
-    return _made_of(members, paned, rest=rest, axis=grid.axes[0], ranges=ranges, kin=kin(rest))
-
-
-def _grid_family(members: Sequence[Selection], frame: GridFrame, limits: Limits, paned: bool) -> Family:
-    """A family whose members are boxes of the scalars that they differ in."""
-    first, common = members[0], frame[0]
-    rest = tuple(part for part, text in zip(first.conjuncts, first.texts, strict=True) if text in common)
-    boxes = [member.own_boxes(frame, limits.grid_boxes) for member in members]
-    return _made_of(members, paned, rest=rest, grid=Grid.of([own for own in boxes if own is not None]))
 
 
 def family_kind(family: Family) -> str:

@@ -44,14 +44,26 @@ class Layout:
     @classmethod
     def of(cls, query: CompiledQuery, slots: Iterable[Slot]) -> Layout:
         """The layout for a query's groups and some slots. Equal layouts are one object, with one schema."""
-        keys = tuple(key.scalar.type for key in query.query.keys)
-        accumulators = tuple(slot.accumulator for slot in slots)
-        is_merged = not query.naive and not query.is_keyed
-        layout = cls(query.query.stream, keys, accumulators, is_merged, query.gap, query.is_keyed)
-        living = _layouts.get(layout.id)
-        if living is None or living != layout:
-            living = _layouts[layout.id] = layout
-        return living
+        slots = tuple(slots)
+        bound, is_merged = query.query, not query.naive and not query.is_keyed
+        parts = (
+            bound.stream,
+            bound.keys,
+            tuple([slot.id for slot in slots]),
+            is_merged,
+            query.gap,
+            query.is_keyed,
+        )
+        layout = _layouts_by_parts.get(parts)
+        if layout is None:
+            types = tuple(key.scalar.type for key in bound.keys)
+            accumulators = tuple(slot.accumulator for slot in slots)
+            layout = cls(bound.stream, types, accumulators, is_merged, query.gap, query.is_keyed)
+            living = _layouts.get(layout.id)
+            if living is None or living != layout:
+                living = _layouts[layout.id] = layout
+            layout = _layouts_by_parts[parts] = living
+        return layout
 
     @cached_property
     def id(self) -> str:
@@ -124,6 +136,7 @@ class Layout:
 
 
 _layouts: WeakValueDictionary[str, Layout] = WeakValueDictionary()
+_layouts_by_parts: WeakValueDictionary[object, Layout] = WeakValueDictionary()
 
 
 def layout_in_use(sheet: str) -> Layout | None:

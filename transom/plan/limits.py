@@ -39,10 +39,14 @@ class Limits:
     collected_values: int = 10_000  # of collect_list, collect_set, array_agg, string_agg and listagg
 
     # Queries that look at earlier windows (LAG, EMIT EMPTY). One with more is suspended.
+    correctable_results: int = 1_000_000  # results that a query keeps for EMIT CORRECTIONS
     past_windows: int = 1_000_000  # rows remembered of past windows and groups; empty windows in a batch
 
     # Backfills. Between live batches, retained rows are replayed for new queries for this part of a batch's time.
     backfill_share: float = 0.1
+    backfill_results: int = 5_000_000  # of a query: they wait in memory until it takes part
+    sealed_selections: int = 16  # of a stream that retains rows: most selections whose sealed slices are kept
+    lookup_rows: int = 10_000_000  # most retained rows that a lookup of the past reads
 
     # Isolation.
     process_ends: int = 8  # of processes in one batch before the query that ends them is looked for
@@ -74,6 +78,11 @@ class Limits:
     )
     signature_tuples: int = 1024  # fewest tuples of a task by which a signature family is judged
     batches_apart: int = 64  # for so many batches selections stay out of a signature family that did not pay
+
+    # Generations. Selections that were opened lately are planned apart: at most so many, if there are so many times as
+    # many selections.
+    young_selections: int = 64
+    old_per_young: int = 8
 
     # Grids. Selections whose predicates compare the same scalars with constants are boxes of one grid.
     grid_axes: int = 4  # most scalars

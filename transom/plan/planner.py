@@ -10,9 +10,6 @@ from operator import is_not
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
-from transom.elements import WindowSpec
 from transom.errors import SettingError
 from transom.gc_pause import pause_garbage_collection
 from transom.kernel.aggregate import Interest
@@ -33,15 +30,12 @@ from transom.plan.passes.placement import (
     summary_that_moves,
 )
 from transom.plan.passes.stores import store_sets
+from transom.plan.query_interests import interests_of, query_index
 from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
-from transom.sql.query import Predicate
 from transom.state.pass_decisions import PassDecisions
 from transom.state.state import State, StoreState
-from transom.windows.ids import WindowSpecs
-from transom.windows.intervals import LOWEST
 
-NO_COLUMNS: dict[str, Any] = {}
 SUMMARIES = "summaries"  # reviews of the structures of summaries, which are not among the passes over queries
 
 
@@ -72,6 +66,7 @@ class _Planned:
     families: tuple[Family, ...] = ()
     apart: frozenset[int] = frozenset()
     on_executors: frozenset[int] = frozenset()
+    young_after: int = 0
     queries: list[CompiledQuery] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)  # of the queries
     slots: list[tuple[str, ...]] = field(default_factory=list)  # that their homes keep
@@ -163,7 +158,7 @@ class Planner:
 
     def _plan(self, state: State, queries: Sequence[CompiledQuery]) -> SharedPlan:
         last = self._streams.setdefault(queries[0].query.stream, _Planned())
-        sources = queries, state.queries, state.selections
+        sources = queries, state.queries, state.selections, state.young_after
         if last.plan is None or last.apart or not _same(sources, last.sources):
             last.sources = ()
             last.plan = self._changed_plan(state, queries, last)
@@ -190,14 +185,19 @@ class Planner:
             if each.alone_until and each.alone_until > state.batch_id
         )
         on_executors = frozenset(home for home, each in zip(homes, states, strict=True) if each.on_executors)
-        same_families = apart == last.apart and on_executors == last.on_executors
+        alone = apart, on_executors, state.young_after
+        same_families = alone == (last.apart, last.on_executors, last.young_after)
         if last.plan is None or not _same(planned_selections, last.selections) or not same_families:
             self._decide(state, last, planned_selections)
-            last.apart, last.on_executors = apart, on_executors
+            last.apart, last.on_executors, last.young_after = alone
         elif forced == last.forced and same_queries:
             return last.plan
         if forced != last.forced or not same_queries:
-            last.forced, last.queries, last.interests = forced, members, interests_of(state, queries)
+            last.forced, last.queries, last.interests = (
+                forced,
+                members,
+                interests_of(state, queries, last.memory.interests),
+            )
             same_homes = False
         if not same_homes:
             last.index = query_index(state, queries, last.interests)
@@ -317,53 +317,3 @@ def _checked(passes: Sequence[Pass]) -> tuple[Pass, ...]:
 def _same(ones: Sequence[object], others: Sequence[object]) -> bool:
     """Whether two lists hold the very same objects."""
     return len(ones) == len(others) and not any(map(is_not, ones, others))
-
-
-def interests_of(state: State, queries: Sequence[CompiledQuery]) -> tuple[Interest, ...]:
-    """The interested queries, once for each selection of rows; equal conditions are one object."""
-    alike: dict[tuple[object, ...], list[CompiledQuery]] = {}
-    for query in queries:
-        # Which rows are late for sessions depends on the sessions that are open.
-        home = None if query.gap is None else state.queries[query.name].homes[0]
-        key = query.selection, query.needs_all_groups, query.reads_earlier_windows, home
-        alike.setdefault(key, []).append(query)
-    conjuncts: dict[str, Predicate] = {}
-    interests = []
-    for members in alike.values():
-        first = members[0]
-        windows: dict[tuple[WindowSpec, int | None], list[str]] = {}
-        for query in members:
-            window = query.query.window, state.queries[query.name].forced
-            windows.setdefault(window, []).append(query.name)
-        interests.append(
-            Interest(
-                first.query.clock,
-                tuple(map(conjuncts.setdefault, first.conjunct_texts, first.conjuncts)),
-                tuple(key.scalar for key in first.query.keys),
-                first.closing_columns or NO_COLUMNS,
-                first.pinned or NO_COLUMNS,
-                tuple(windows),
-                tuple(map(tuple, windows.values())),
-                first.reads_earlier_windows,
-            )
-        )
-    return tuple(interests)
-
-
-def query_index(state: State, queries: Sequence[CompiledQuery], interests: Sequence[Interest]) -> QueryIndex:
-    """The queries of a stream as arrays; `interests` are those of the same queries."""
-    groups = [members for interest in interests for members in interest.members]
-    group_of = {name: place for place, members in enumerate(groups) for name in members}
-    own = [state.queries[query.name] for query in queries]
-    return QueryIndex(
-        tuple(query.name for query in queries),
-        np.array([one.homes[0] for one in own], np.int64),
-        WindowSpecs.of([query.query.window for query in queries]),
-        np.array([LOWEST if one.forced is None else one.forced for one in own], np.int64),
-        np.array([group_of[query.name] for query in queries], np.int64),
-        tuple(query.clock for query in queries),
-        tuple(query.closing_columns or NO_COLUMNS for query in queries),
-        tuple(query.pinned or NO_COLUMNS for query in queries),
-        np.array([query.reads_earlier_windows for query in queries], bool),
-        np.array([place for place, query in enumerate(queries) if query.gap is not None], np.int64),
-    )

@@ -121,7 +121,7 @@ def _(query: PreferenceQuery) -> Iterator[Estimate]:
     texts += [figure.argument.sql for figure in query.figures if figure.argument is not None]
     texts += [key.scalar.sql for key in query.keys]
     texts += [scalar.sql for side in query.sides for scalar in scalars_of(side.where)]
-    texts += [] if query.rest is None else [query.rest]
+    texts += [text for text in (query.rest, query.having) if text is not None]
     items = len(query.outputs) + len(query.figures)
     yield Estimate("select_items", items, "columns in its results", "split it into several queries")
     yield _length_estimate(texts)
@@ -170,6 +170,20 @@ def _(query: Query) -> Iterator[Estimate]:
         yield Estimate(
             "windows_per_row", per_row, "windows for each row", "use a longer SLIDE or a shorter RANGE"
         )
+    if query.retention:
+        reach = spec.range + query.retention
+        yield Estimate(
+            "longest_window",
+            reach,
+            f"units of {query.clock.kind.value} in a window and in EMIT CORRECTIONS WITHIN",
+            "use a shorter WITHIN",
+        )
+        yield Estimate(
+            "correctable_results",
+            query.retention // spec.slide,
+            "results to keep for corrections, for each group",
+            "use a shorter WITHIN or a longer SLIDE",
+        )
     texts = [*(scalar.sql for scalar in query.over_pairs.scalars()), *(item.sql for item in query.items)]
     if (join := query.stream_join) is not None:
         yield _bound_estimate(join)
@@ -194,10 +208,14 @@ def _usual_range(spec: WindowSpec) -> int:
 
 @singledispatch
 def _group_bytes(query: Query) -> float:
-    """The most bytes of the slices of one group: two slices for each slide, a state for each aggregate."""
+    """The most bytes of the slices of one group: two slices for each slide, a state for each aggregate.
+
+    Slices and results of closed windows are kept as long as late rows can correct them.
+    """
     states = sum(SKETCH_BYTES if call.function in _SKETCHES else STATE_BYTES for call in query.calls)
     slides = 1 if query.window.is_session else -(-query.window.range // query.window.slide)
-    return 2.0 * slides * (states + STATE_BYTES)
+    results = query.retention // query.window.slide
+    return 2.0 * (slides + results) * (states + STATE_BYTES) + float(results * len(query.items) * STATE_BYTES)
 
 
 @_group_bytes.register

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.predicate_text import predicate_text
 from transom.plan.slot_sources import is_answered
+from transom.sql.query import Query
 from transom.state.state import QueryState, State
 
 
@@ -28,7 +29,12 @@ class Replacement:
         return replace(self.before, name=f"{self.before.name}\0replaced")
 
     def takes_over(self, state: State, own: QueryState) -> bool:
-        """Whether the slices of the query that leaves are all that the other one needs."""
+        """Whether the slices of the query that leaves are all that the other one needs.
+
+        A longer time for corrections needs slices of closed windows, which may be evicted.
+        """
+        if self.after.query.retention > self.before.query.retention:
+            return False
         return has_same_windows(self.before, self.after) and all(
             is_answered(self.after, state.selections[home].slots) for home in own.homes
         )
@@ -40,6 +46,11 @@ class Replacement:
         return self.continues and (old.calls, old.lags, old.empty) == (new.calls, new.lags, new.empty)
 
     @property
+    def keeps_reported(self) -> bool:
+        """Whether the results that late rows can correct are those of the other one too."""
+        return self.continues and self.before.query.corrections == self.after.query.corrections
+
+    @property
     def keeps_prodder(self) -> bool:
         """Whether early results go on as they were."""
         return self.continues and self.before.query.emit == self.after.query.emit
@@ -48,7 +59,12 @@ class Replacement:
     def keeps_estimator(self) -> bool:
         """Whether what was learned about the final values holds for the other one too."""
         old, new = self.before.query, self.after.query
-        return self.keeps_prodder and (old.calls, old.items, old.top) == (new.calls, new.items, new.top)
+        return self.keeps_prodder and _estimated(old) == _estimated(new)
+
+
+def _estimated(query: Query) -> tuple[object, ...]:
+    """What is learned about final values, and about the decisions that they confirm, depends on this."""
+    return query.calls, query.items, query.top, query.early_decision
 
 
 def has_same_windows(before: CompiledQuery, after: CompiledQuery) -> bool:

@@ -10,57 +10,38 @@ import numpy as np
 import pyarrow as pa
 
 from transom.columns.arrays import Ints, one_array
-from transom.columns.table_columns import aggregate_column
+from transom.columns.table_columns import aggregate_column, group_column
 from transom.promising.figures import FigureColumns, aggregated, cut_batches, selected_arguments
 from transom.promising.probes import Draws, Probe
 from transom.results.result_rows import Moment
 from transom.sql.catalog import Scalars
 from transom.sql.preference_query import PreferenceQuery
-from transom.sql.query import free_name
+from transom.sql.preference_results import ANSWER_SYSTEM_COLUMNS, BEHIND, preference_schema
 from transom.state.promising import Coverage, PromisingState
 
 _REFERENCE = re.compile(r"`([01]\.[^`]+)`")
-_INSTANT = pa.timestamp("us", tz="UTC")
-ANSWER_SYSTEM_COLUMNS = (
-    ("batch", pa.int64()),
-    ("made", _INSTANT),
-    ("complete", pa.bool_()),
-    ("share", pa.float64()),
-    ("skipped", pa.float64()),
-)
-BEHIND = ("rows", pa.int64())  # how many tuples or pairs an aggregate is over
-EXPIRED = ("expired", pa.bool_())  # whether a selected tuple has left the window
-
-
-def preference_schema(query: PreferenceQuery) -> pa.Schema:
-    """The columns of a preference query's results; a system column gets a prefix if an item has its name.
-
-    A row is `complete` if its batch skipped no probes; `share` is the part of the batch's estimated output that
-    was produced, and `skipped` the estimated number of tuples that were skipped. A selection with a window reports
-    each tuple again, as `expired`, when it leaves the window. The aggregates of an even sample
-    have bounds, named like those of early results.
-    """
-    types = {output.name: output.type for output in query.outputs}
-    types |= {figure.name: figure.type for figure in query.figures}
-    items = [(name, types[name]) for name, _ in query.selected]
-    taken = set(types)
-    if query.samples:
-        bounds = [
-            (f"{item.name}_{bound}", pa.float64()) for item in query.figures for bound in ("low", "high")
-        ]
-        items += [(free_name(name, taken), kind) for name, kind in bounds]
-    own = [BEHIND] if query.figures else [EXPIRED] if query.expires else []
-    system = [*own, *ANSWER_SYSTEM_COLUMNS]
-    return pa.schema(items + [(free_name(name, taken), kind) for name, kind in system])
 
 
 @dataclass(frozen=True)
 class QueryAnswer:
-    """The results of a query's probes, the number of rows or pairs found, and the tuples that an aggregate keeps."""
+    """The results of a query's probes, the number of rows or pairs found, and the tuples that an aggregate keeps.
+
+    The first results are those of the rows or pairs `tuples`, unless they are aggregates.
+    """
 
     table: pa.Table
     found: int
     selected: pa.Table | None = None
+    tuples: pa.Table | None = None
+
+    def times(self) -> Ints:
+        """The event times of the results that are new: of a pair, the later time of its two tuples."""
+        if self.tuples is None:
+            return np.zeros(0, np.int64)
+        sides = [
+            self.tuples[name].to_numpy() for name in ("0time", "1time") if name in self.tuples.column_names
+        ]
+        return np.asarray(np.maximum(sides[0], sides[-1]))
 
 
 def answer_query(
@@ -87,7 +68,9 @@ def answer_query(
             return QueryAnswer(preference_schema(query).empty_table(), 0, selected)
         cut = cut_batches(query, own.since, summaries[0]) if query.samples else {}
         return QueryAnswer(
-            presented_figures(query, aggregated(query, selected, cut), moment, coverage), rows, selected
+            presented_figures(query, aggregated(query, selected, cut), moment, coverage, scalars),
+            rows,
+            selected,
         )
     if query.expires:
         own = promising_state.queries[probes[0].name]
@@ -96,12 +79,12 @@ def answer_query(
         if table is not None and rows:
             new = selected_outputs(table["0time"].to_numpy(), _outputs(query, table, scalars))
         answer = answer_in_window(query, own.selected, new, high)
-        return QueryAnswer(
-            presented(query, answer.columns, answer.rows, moment, coverage), rows, answer.selected
-        )
+        shown = presented(query, answer.columns, answer.rows, moment, coverage)
+        return QueryAnswer(shown, rows, answer.selected, table if rows else None)
     if table is None or not rows:
         return QueryAnswer(preference_schema(query).empty_table(), 0)
-    return QueryAnswer(presented(query, _outputs(query, table, scalars), rows, moment, coverage), rows)
+    shown = presented(query, _outputs(query, table, scalars), rows, moment, coverage)
+    return QueryAnswer(shown, rows, tuples=table)
 
 
 def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:
@@ -135,16 +118,29 @@ def presented(
 
 
 def presented_figures(
-    query: PreferenceQuery, figures: FigureColumns, moment: Moment, coverage: Coverage
+    query: PreferenceQuery,
+    figures: FigureColumns,
+    moment: Moment,
+    coverage: Coverage,
+    scalars: Scalars,
 ) -> pa.Table:
-    """The rows of aggregates, one for each group, with the system columns about their batch."""
+    """The rows of aggregates, one for each group that HAVING selects, with the system columns about their batch."""
     columns = {output.name: figures.keys[output.key] for output in query.outputs if output.key is not None}
-    columns |= dict(zip((figure.name for figure in query.figures), figures.values, strict=True))
+    shown = len(query.reported)
+    columns |= dict(
+        zip((figure.name for figure in query.reported), figures.values[:shown], strict=True)
+    )  # hidden ones are the last
     items = [columns[name] for name, _ in query.selected]
     if query.samples:
-        items += [bound for bounds in figures.bounds for bound in bounds]
+        items += [bound for bounds in figures.bounds[:shown] for bound in bounds]
     behind = pa.array(figures.rows, BEHIND[1])
-    return presented(query, [*items, behind], len(figures.rows), moment, coverage)
+    table = presented(query, [*items, behind], len(figures.rows), moment, coverage)
+    if query.having is None or not table.num_rows:
+        return table
+    groups = {group_column(place): column for place, column in enumerate(figures.keys)}
+    groups |= {aggregate_column(place): column for place, column in enumerate(figures.values)}
+    keep = scalars.project(pa.table(groups), {"keep": query.having})["keep"]
+    return table.filter(keep.cast(pa.bool_()).fill_null(False))
 
 
 # --- selections with a window -----------------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from transom.columns.arrays import Floats
+from transom.columns.arrays import Floats, one_array
 from transom.elements import Summary
 from transom.promising.joins import BatchValues, batch_values
 from transom.promising.step_summaries import StepSummaries, merge_steps, summarize_steps
@@ -17,7 +17,7 @@ from transom.promising.tuples import FIELDS, KeptTuples
 from transom.promising.zones import bucket_of
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.promise import Column, leaves
-from transom.sql.query import Scalar, scalars_of
+from transom.sql.query import Join, Scalar, merged_table_joins, scalars_of
 from transom.state.promising import TupleRun
 from transom.storage.shard_refs import ShardRef
 
@@ -29,13 +29,14 @@ class TupleColumns:
     """The columns that are kept of a summary's tuples: columns of the stream, and computed scalars.
 
     `numbers` are the columns whose means a promise reads, `guides` the scalars that read only the summarized
-    column.
+    column. `joins` are the static tables whose columns are among them.
     """
 
     columns: tuple[str, ...]
     computed: tuple[str, ...]
     numbers: tuple[str, ...]
     guides: tuple[str, ...]
+    joins: tuple[Join, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -47,18 +48,22 @@ def tuple_columns(shape: Summary, queries: Mapping[str, PreferenceQuery]) -> Tup
     """The columns that the queries over a summary need of its tuples."""
     columns, computed = {shape.column: None}, dict[str, None]()
     numbers, guides = dict[str, None](), dict[str, None]()
+    joins: list[Join] = []
     for query in queries.values():
         for number, side in enumerate(query.sides):
             if side.summary != shape.name:
                 continue
             columns |= dict.fromkeys(side.columns)
+            joins += side.joins
             guides |= {scalar.sql: None for scalar in scalars_of(side.guide) if scalar.column is None}
             for scalar in scalars_read_by(query, number):
                 (columns if scalar.column is not None else computed)[scalar.column or scalar.sql] = None
         if len(query.sides) == 1 and query.sides[0].summary == shape.name:
             read = (leaf.column for leaf in leaves(query.promise) if isinstance(leaf, Column))
             numbers |= dict.fromkeys(column for column in read if column != shape.column)
-    return TupleColumns(tuple(columns), tuple(computed), tuple(numbers), tuple(guides))
+    return TupleColumns(
+        tuple(columns), tuple(computed), tuple(numbers), tuple(guides), tuple(merged_table_joins(joins))
+    )
 
 
 def scalars_read_by(query: PreferenceQuery, side: int) -> list[Scalar]:
@@ -199,9 +204,9 @@ def _summarized(
 
 
 def _values(shape: Summary, tuples: KeptTuples) -> BatchValues:
-    return batch_values(
-        tuples, as_numbers(tuples.table[NUMBER_COLUMN if shape.between else f".{shape.column}"])
-    )
+    column = one_array(tuples.table[NUMBER_COLUMN if shape.between else f".{shape.column}"])
+    number = as_numbers(column.take(pa.array(tuples.by_key.firsts)))
+    return replace(batch_values(tuples), number=number)
 
 
 def _means(tuples: KeptTuples, want: TupleColumns) -> dict[str, Floats]:

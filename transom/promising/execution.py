@@ -8,8 +8,9 @@ budget is spent on, and tasks make the probes where the tuples are.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
 from transom.promising.probe_planner import ProbePlanner
 from transom.promising.probes import Draws, Probe, ProbeResult, make_probes
+from transom.promising.read_results import ReadResults
 from transom.promising.shared_selections import (
     BatchSelections,
     SelectionGroups,
@@ -48,7 +50,7 @@ from transom.promising.shared_selections import (
 from transom.promising.state_updates import evicted, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
-from transom.results.emit import BatchOutput
+from transom.results.preference_input import NewResults
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
@@ -95,12 +97,29 @@ class _Made:
         return any((probe.regions.left > probe.taken).any() for probe in self.probes)
 
 
+@dataclass(frozen=True)
+class PromisingOutput:
+    """The state after a batch, its results, and those of queries that others read."""
+
+    state: PromisingState
+    batches: Sequence[ResultBatch]
+    new: Mapping[str, NewResults]
+
+
 @dataclass
 class _Answers:
-    """The states of queries after a batch, and its results."""
+    """The states of queries after a batch, its results, and those that other queries read."""
 
     queries: dict[str, PreferenceState]
+    read: ReadResults
     batches: list[ResultBatch] = field(default_factory=list)
+
+    def add(self, name: str, table: pa.Table, times: Callable[[], Ints]) -> None:
+        """Add the results of a query; `times` gives the event times of those that are new."""
+        if table.num_rows:
+            self.batches.append(ResultBatch([name], np.array([0, table.num_rows]), table))
+            if name in self.read.read:
+                self.read.add(name, table, times())
 
 
 @dataclass(frozen=True)
@@ -176,13 +195,14 @@ class Promising:
         intent: BatchIntent,
         queries: Preferences,
         summaries_by_name: Mapping[str, Summary],
-        output: BatchOutput,
+        state: PromisingState,
         arrivals: Mapping[str, BatchArrival],
         at: int,
-    ) -> BatchOutput:
-        """Insert the tuples of a batch, make its probes, and add the results to the batch's output."""
+        read: Collection[str] = (),
+    ) -> PromisingOutput:
+        """Insert the tuples of a batch and make its probes. The results of queries in `read` are read by others."""
         started = self.clock()
-        before, living = output.state.promising, queries
+        before, living = state, queries
         to_files = [name for name, arrival in arrivals.items() if arrival.file is not None]
         before = _divided(before, living, [name for name in to_files if not before.summaries[name].files])
         summaries = {
@@ -192,8 +212,8 @@ class Promising:
         budgets = {name: _budget(intent, name, query) for name, query in living.items()}
         promising_state = PromisingState(summaries, before.queries)
         selections = BatchSelections(promising_state, arrivals, living, self.selections)
-        read, moment = DriverTuples(promising_state), Moment(intent.batch_id, made=at)
-        planner = ProbePlanner(promising_state, arrivals, intent.batch_id, read, selections.rows)
+        tuples, moment = DriverTuples(promising_state), Moment(intent.batch_id, made=at)
+        planner = ProbePlanner(promising_state, arrivals, intent.batch_id, tuples, selections.rows)
         indexed = self.clock()
         together = SharedAnswers()
         if planner.by_key is not None:
@@ -208,13 +228,14 @@ class Promising:
         }
         planned = self.clock()
         made = self._made(plans, planner, budgets)
-        answered = self._answered(made, planner, queries, moment)
+        answered = _Answers(dict(planner.state.queries), ReadResults(read))
+        self._answer(made, planner, queries, moment, answered)
         combined = {
             name: query
             for name, query in living.items()
             if query.is_combined and any(side.summary in arrivals for side in query.sides)
         }
-        self._combine(combined, planner, read, moment, answered)
+        self._combine(combined, planner, tuples, moment, answered)
         charge = sum(query_probes.charge for query_probes in made.values()) + together.charge
         probed = self.clock()
         summaries = _with_rankings(summaries, planner)
@@ -231,17 +252,17 @@ class Promising:
             if own.files and not promising_state.summaries[name].files
         ]
         divided = _divided(promising_state, living, moved)
-        after = replace(output.state, promising=replace(rolled_up, queries=divided.queries))
-        results = Results(
-            [*output.results.batches, *answered.batches, *together.batches], output.results.stored
-        )
+        after = replace(rolled_up, queries=divided.queries)
+        for batch, times in zip(together.batches, together.times, strict=True):
+            answered.read.add_shared(batch, times)
+        new = answered.read.new_results(living, before, after, arrivals)
         if count := len(made) + len(together.queries):  # a budget is that of one query
             probing = began - indexed + probed - planned
             others = self.clock() - started - probing
             fixed = self._inserting + others / count if arrivals else 0.0
             rows = sum(batch.table.num_rows for batch in (*answered.batches, *together.batches))
             self._cost = _BatchCost(intent.batch_id, count, rows, charge // count, probing / count, fixed)
-        return replace(output, state=after, results=results)
+        return PromisingOutput(after, [*answered.batches, *together.batches], new)
 
     # --- results are written ---
 
@@ -313,11 +334,15 @@ class Promising:
         ):
             query_probes.add(side, done)
 
-    def _answered(
-        self, made: Mapping[str, _Made], planner: ProbePlanner, queries: Preferences, moment: Moment
-    ) -> _Answers:
-        """The results of the queries' probes, and the queries' states after them."""
-        answers = _Answers(dict(planner.state.queries))
+    def _answer(
+        self,
+        made: Mapping[str, _Made],
+        planner: ProbePlanner,
+        queries: Preferences,
+        moment: Moment,
+        answers: _Answers,
+    ) -> None:
+        """Add the results of the queries' probes, and the queries' states after them."""
         for name, query_probes in made.items():
             query = queries[name]
             done = answer_query(
@@ -331,9 +356,10 @@ class Promising:
             )
             after = planner.state_after(name, query, query_probes.probes, query_probes.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
-            if done.table.num_rows:
-                answers.batches.append(ResultBatch([name], np.array([0, done.table.num_rows]), done.table))
-        return answers
+            if query.figures:
+                answers.add(name, done.table, partial(_figure_times, query, planner.state, done.table))
+            else:
+                answers.add(name, done.table, done.times)
 
     def _combine(
         self,
@@ -363,12 +389,11 @@ class Promising:
         for name, query in queries.items():
             added = sum(part.added for part in parts[name])
             columns = combined_columns(query, parts[name])
-            table = presented_figures(query, columns, moment, Coverage(produced=added))
+            table = presented_figures(query, columns, moment, Coverage(produced=added), self.backend.scalars)
             before = state.queries[name]
             done = Coverage(before.done.probes, before.done.produced + added)
             answers.queries[name] = replace(before, done=done)
-            if table.num_rows:
-                answers.batches.append(ResultBatch([name], np.array([0, table.num_rows]), table))
+            answers.add(name, table, partial(_figure_times, query, state, table))
 
 
 class DriverTuples:
@@ -439,6 +464,12 @@ def _combined_work(name: str, query: PreferenceQuery, state: PromisingState, bat
     )
 
 
+def _figure_times(query: PreferenceQuery, state: PromisingState, table: pa.Table) -> Ints:
+    """The time of all aggregates of a batch: the newest time, in a join that of the stream that is furthest behind."""
+    highs = [state.summaries[side.summary].representation.high for side in query.sides]
+    return np.full(table.num_rows, min(high for high in highs if high is not None))
+
+
 def _budget(intent: BatchIntent, name: str, query: PreferenceQuery) -> int | None:
     """The probes that a query may make in a batch; a query that joins with this batch has no pace yet."""
     timed = FIRST_PROBES if query.preference.time is not None else None
@@ -487,7 +518,9 @@ def tuple_frame(run: IngestRun, limit: int | None, shape: Summary, want: TupleCo
         scalars[NUMBER_COLUMN] = f"CAST({quoted(shape.column)} AS DOUBLE)"
     texts = [*map(quoted, want.columns), *want.computed]
     scalars |= {f"x{i}": text for i, text in enumerate(texts)}
-    return run.batch.frame.filter(run.is_accepted(limit)).project(run.at_clock(scalars))
+    return run.batch.frame.filter(run.is_accepted(limit)).project(
+        run.at_clock(scalars), joins=run.table_joins(want.joins)
+    )
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:

@@ -8,10 +8,9 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transom.aggregates.table import aggregate_function
-from transom.columns.arrays import Ints, one_array
+from transom.columns.arrays import Floats, Ints, one_array
 from transom.columns.groups import Groups, group
 from transom.columns.table_columns import aggregate_column, group_column
 from transom.promising.batch_tuples import as_numbers, column_name
@@ -73,10 +72,14 @@ def selected_arguments(
             batches = [table[f"{side}batch"].to_numpy() for side in range(len(query.sides))]
             new = _drawn(new, np.maximum(batches[0], batches[-1]), draws, selected)
         selected = new if selected is None else pa.concat_tables([selected, new], promote_options="default")
+    if selected is None:
+        return None
+    selected, inside = selected.combine_chunks(), None
     for name, start in zip(SIDE_TIMES, window_starts(query, summaries), strict=False):
-        if selected is not None and start is not None:
-            selected = selected.filter(pc.greater_equal(selected[name], start))
-    return None if selected is None else selected.combine_chunks()
+        if start is not None:
+            is_recent = selected[name].to_numpy() >= start
+            inside = is_recent if inside is None else inside & is_recent
+    return selected if inside is None or inside.all() else selected.filter(pa.array(inside))
 
 
 def _arguments(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> pa.Table:
@@ -145,9 +148,7 @@ def cut_batches(query: PreferenceQuery, since: int, summary: SummaryState) -> di
     for tuples in (run.tuples for run in summary.runs):
         if tuples.times[0] >= floor or tuples.times[1] < floor:
             continue
-        is_old = tuples.time < floor
-        cut = np.unique(tuples.batch_id[is_old])
-        inside = tuples.where(~is_old & np.isin(tuples.batch_id, cut))
+        inside = tuples.of_cut_batches(floor)
         selected = inside.batch_id[selected_rows(reading, inside)]
         for batch_id, count in zip(*np.unique(selected, return_counts=True), strict=True):
             counts[int(batch_id)] = int(count)
@@ -171,18 +172,19 @@ def aggregated(
         for place, figure in enumerate(query.figures)
     ]
     size = groups.count if query.keys else 1
-    values = [
-        _figure(figure, column, groups, size) for figure, column in zip(query.figures, columns, strict=True)
-    ]
-    rows = np.bincount(groups.codes, minlength=size)
-    if not query.samples:
-        return FigureColumns(keys, values, rows)
-    bounds = []
-    sample = _grouped_sample(query, selected, groups, size, cut or {})
-    for place, (figure, column) in enumerate(zip(query.figures, columns, strict=True)):
-        values[place], low, high = _estimates(figure, column, values[place], sample)
+    sample = _grouped_sample(query, selected, groups, size, cut or {}) if query.samples else None
+    values, bounds = [], []
+    for figure, column in zip(query.figures, columns, strict=True):
+        estimated = None if sample is None else _estimates(figure, column, sample)
+        if estimated is not None:
+            value, low, high = estimated
+        else:
+            value = _figure(figure, column, groups, size)
+            low = high = _exact_bounds(figure, column, value, sample)
+        values.append(value)
         bounds.append((low, high))
-    return FigureColumns(keys, values, rows, bounds)
+    rows = np.bincount(groups.codes, minlength=size)
+    return FigureColumns(keys, values, rows, bounds if query.samples else ())
 
 
 def key_groups(query: PreferenceQuery, keys: Sequence[pa.Array], rows: int) -> Groups:
@@ -226,35 +228,50 @@ def _grouped_sample(
     return GroupedSample(EvenSample(*numbers).within_window(cut), groups.codes, size, counts_all)
 
 
-def _estimates(
-    figure: Figure, column: pa.Array | None, exact: pa.Array, sample: GroupedSample | None
-) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The estimates of an aggregate for all tuples of each group, and their bounds."""
+def _is_estimated(figure: Figure, column: pa.Array | None) -> bool:
+    """Whether an aggregate of a sample is an estimate for all tuples."""
     counts = figure.argument is None or figure.function == "count"
-    is_number = column is not None and _is_number(column.type)
-    if sample is None or not (counts or (is_number and figure.function in ESTIMATED_FUNCTIONS)):
-        unknown = pa.nulls(len(exact), pa.float64())
-        return exact, unknown, unknown
-    if sample.sample.is_complete:
-        bounds = exact.cast(pa.float64(), safe=False)
-        return exact, bounds, bounds
+    return counts or (
+        column is not None and _is_number(column.type) and figure.function in ESTIMATED_FUNCTIONS
+    )
+
+
+def _exact_bounds(
+    figure: Figure, column: pa.Array | None, exact: pa.Array, sample: GroupedSample | None
+) -> pa.Array:
+    """The bounds of an aggregate that is not estimated: its value if all tuples were drawn, otherwise NULL."""
+    if sample is None or not _is_estimated(figure, column):
+        return pa.nulls(len(exact), pa.float64())
+    return exact.cast(pa.float64(), safe=False)
+
+
+def _estimates(
+    figure: Figure, column: pa.Array | None, sample: GroupedSample
+) -> tuple[pa.Array, pa.Array, pa.Array] | None:
+    """The estimates of an aggregate for all tuples of each group, and their bounds; None if it needs none."""
+    if sample.sample.is_complete or not _is_estimated(figure, column):
+        return None
     chosen = np.ones(len(sample.codes), bool) if column is None else truth_of(column.is_valid())
-    numbers = as_numbers(column) if column is not None and is_number else None
+    numbers = as_numbers(column) if column is not None and _is_number(column.type) else None
     made = sample.estimates(figure.function, numbers, chosen)
-    values, low, high = (pa.array(part, mask=np.isnan(part)) for part in (made.value, made.low, made.high))
-    if not pa.types.is_floating(figure.type):
-        values = pa.array([_of_type(value, figure.type) for value in values.to_pylist()], figure.type)
-    return values.cast(figure.type), low, high
+    low, high = (pa.array(part, mask=np.isnan(part)) for part in (made.low, made.high))
+    return _of_type(made.value, figure.type), low, high
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def _of_type(value: float | None, kind: pa.DataType) -> object:
-    """An estimated number as a value of an aggregate's type."""
-    if value is None or pa.types.is_floating(kind):
-        return value
-    if pa.types.is_decimal(kind):
-        return round(Decimal(value), kind.scale)
-    return round(value)
+def _of_type(values: Floats, kind: pa.DataType) -> pa.Array:
+    """Estimated numbers as values of an aggregate's type; NaN is NULL."""
+    unknown = np.isnan(values)
+    if pa.types.is_floating(kind):
+        return pa.array(values, mask=unknown).cast(kind)
+    if pa.types.is_integer(kind) and np.abs(values, where=~unknown, out=np.zeros(len(values))).max(
+        initial=0
+    ) < (2**53):
+        whole = np.rint(np.where(unknown, 0, values)).astype(np.int64)
+        return pa.array(whole, mask=unknown).cast(kind)
+    scale = kind.scale if pa.types.is_decimal(kind) else None
+    rounded = (None if np.isnan(one) else round(Decimal(one), scale) for one in values.tolist())
+    return pa.array([one if one is None or scale is not None else int(one) for one in rounded], kind)

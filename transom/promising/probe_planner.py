@@ -51,6 +51,7 @@ class ProbePlanner:
         self.arrivals = {name: arrival for name, arrival in arrivals.items() if arrival.rows}  # not only late
         self.by_key = None if read is None else KeyPlanner(state, self.arrivals, batch_id, read, selected)
         self._cells: dict[tuple[str, int | None], BatchCells] = {}  # shared by selections
+        self._deferred: dict[str, list[Regions]] = {}
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
         """The probes that a query makes among the batch's tuples and in deferred regions."""
@@ -129,6 +130,11 @@ class ProbePlanner:
 
     def deferred(self, name: str, query: PreferenceQuery) -> list[Regions]:
         """The deferred regions of a query whose tuples are all kept and may still be in the window."""
+        if name not in self._deferred:
+            self._deferred[name] = self._reachable(name, query)
+        return self._deferred[name]
+
+    def _reachable(self, name: str, query: PreferenceQuery) -> list[Regions]:
         deferred = []
         for side, regions in enumerate(self.state.queries[name].pending):
             if not len(regions):
@@ -150,8 +156,13 @@ class ProbePlanner:
         left = [probe.regions.after(probe.taken) for probe in probes]
         best_regions = [regions.most_likely(MAX_DEFERRED_REGIONS) for regions in left]
         waiting = self.deferred(name, query)
-        lost = _awaited(query_state.pending) - _awaited(waiting) + _awaited(left) - _awaited(best_regions)
-        missed = _left(query_state.pending) - _left(waiting) + _left(left) - _left(best_regions)
+        dropped = [
+            (before, after)
+            for before, after in zip([*query_state.pending, *left], [*waiting, *best_regions], strict=True)
+            if before is not after
+        ]
+        lost = sum(_awaited([before]) - _awaited([after]) for before, after in dropped)
+        missed = sum(_left([before]) - _left([after]) for before, after in dropped)
         done = Coverage(query_state.done.probes + charge, query_state.done.produced + rows)
         return replace(
             query_state,
@@ -168,7 +179,8 @@ class ProbePlanner:
         matching = _matching(side, arrival)
         if len(query.sides) == 1:
             cells = self._batch_cells(side.summary, query.preference.window)
-            return cells.regions(matching, query.preference, query.promise)
+            regions_of = cells.even_regions if query.is_even else cells.regions
+            return regions_of(matching, query.preference, query.promise)
         probed = self.state.summaries[query.sides[1 - number].summary].representation
         matching &= truth_of(arrival.column.is_valid())  # NULL equals nothing
         if probed.high is None or not matching.any():

@@ -76,7 +76,9 @@ class Regions:
 
     def after(self, taken: Ints) -> Regions:
         """The regions after `taken` more probes of each, without completed ones."""
-        return replace(self, done=self.done + taken).where(self.left > taken)
+        is_left = self.left > taken
+        after = replace(self, done=self.done + taken) if taken.any() else self
+        return after if is_left.all() else after.where(is_left)
 
     def reachable(
         self, floor: int | None = None, own_floor: int | None = None, since: int | None = None
@@ -102,10 +104,16 @@ class Regions:
             is_reachable &= self.until > since
         return is_reachable
 
-    def evenly_promising(self) -> Regions:
-        """The regions with the same promise for each probe, likely or not, so that an even sample looks everywhere."""
+    def evenly_promising(self, may_match: Mask | None = None) -> Regions:
+        """The regions with the same promise for each probe, likely or not, so that an even sample looks everywhere.
+
+        With a mask, it does not look where no tuple can match.
+        """
         expected = np.maximum(self.expected, LEAST_EXPECTED)
-        return replace(self, promise=expected, expected=expected, likely=np.ones(len(self), bool))
+        likely = np.ones(len(self), bool)
+        if may_match is not None:
+            expected, likely = np.where(may_match, expected, 0.0), may_match
+        return replace(self, promise=expected, expected=expected, likely=likely)
 
     def at(self, number: int) -> Regions:
         """A single region."""
@@ -174,6 +182,8 @@ def choose_probes(regions: Regions, order: str, budget: int | None) -> Ints:
     left = regions.left
     if budget is None or budget >= left.sum():
         return left
+    if budget == 0:
+        return np.zeros_like(left)
     if order == "weighted":
         return _weighted(regions, budget)
     rank = regions.promise if order == "asc" else -regions.promise
@@ -224,11 +234,13 @@ def _weighted(regions: Regions, budget: int) -> Ints:
     """
     left = regions.left
     sure = regions.likely & (regions.promise > 0) & (regions.expected > 0) & (left > 0)
-    order = _order(regions, np.zeros(len(regions)))
     if budget >= left[sure].sum():
+        order = _order(regions, np.zeros(len(regions)))
         rest = np.where(sure, 0, left)
         return np.where(sure, left, _filled(rest, order, budget - int(left[sure].sum())))
     order = np.flatnonzero(sure)
+    if len(order) == 1:  # such as the one line of a batch that a sample is drawn from
+        return np.where(sure, min(budget, int(left[order[0]])), 0)
     mixed = mix_bits(regions.key ^ mix_bits(regions.batch_id.view(np.uint64) ^ regions.since.view(np.uint64)))
     order = order[np.lexsort((regions.since[order], regions.batch_id[order], mixed[order]))]
     some = regions.where(order)

@@ -87,7 +87,7 @@ class EvenSample:
         """Whether every tuple was drawn."""
         return bool((self.strata.drawn >= self.strata.total).all())
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """How many tuples each drawn one represents."""
         return np.maximum(self.total / np.maximum(self.drawn, 1), 1.0)
@@ -127,8 +127,10 @@ class GroupedSample:
 
         Its bounds are Wilson's: an interval around an estimated share near 0 or 1 is not symmetric.
         """
-        made, counted = self._totals(chosen.astype(np.float64)), self._sum(chosen.astype(np.float64))
-        value, errors = made.value, self._errors(chosen.astype(np.float64))
+        amounts = chosen.astype(np.float64)
+        counted, errors = self._sum(amounts), self._errors(amounts)
+        made = _bounded(self._sum(self.sample.weights * amounts), self._quantile * errors)
+        value = made.value
         strata = self.sample.strata
         whole = float(strata.total.sum())
         value, low, high = value.copy(), made.low.copy(), made.high.copy()
@@ -147,7 +149,8 @@ class GroupedSample:
         if not self.counts_all:  # others may not have been drawn: Wilson's bound for each batch
             unsure = np.where(strata.drawn < strata.total, z**2, 0)
             doubt = strata.total * unsure / (strata.drawn + unsure)
-            cells = np.unique(self._cells[chosen])
+            cell, place = self._distinct_cells
+            cells = cell if chosen.all() else cell[np.bincount(place[chosen], minlength=len(cell)) > 0]
             of_group = np.bincount(cells // len(doubt), doubt[cells % len(doubt)], self.size)
             low[certain] = np.maximum(value - of_group, counted)[certain]
             high[certain] = (value + doubt.sum() - of_group)[certain]
@@ -219,6 +222,15 @@ class GroupedSample:
         strata = self.sample.strata
         return self.codes * len(strata.batch_id) + np.searchsorted(strata.batch_id, self.sample.batch_id)
 
+    @cached_property
+    def _distinct_cells(self) -> tuple[Ints, Ints]:
+        """The cells with a tuple, in order, and the place of each tuple's cell among them."""
+        cells, most = self._cells, self.size * len(self.sample.strata.batch_id)
+        if most > 4 * len(cells) + 1024:
+            return np.unique(cells, return_inverse=True)
+        occupied = np.bincount(cells, minlength=most) > 0
+        return np.flatnonzero(occupied), (np.cumsum(occupied) - 1)[cells]
+
     def _errors(self, amounts: Floats) -> Floats:
         """The standard error of the total of some amounts; NaN if no batch drew two tuples of an incomplete draw."""
         strata = self.sample.strata
@@ -226,7 +238,7 @@ class GroupedSample:
         is_known = drawn > 1
         if not is_known.any():
             return np.full(self.size, 0.0 if self.sample.is_complete else np.nan)
-        cell, place = np.unique(self._cells, return_inverse=True)
+        cell, place = self._distinct_cells
         group, stratum = cell // len(drawn), cell % len(drawn)
         sums, squares = (np.bincount(place, numbers, len(cell)) for numbers in (amounts, amounts**2))
         spread = np.maximum(squares - sums**2 / drawn[stratum], 0)

@@ -74,6 +74,22 @@ class BatchCells:
             by_key=np.zeros(len(cell), bool),
         )
 
+    def even_regions(self, matching: Mask, preference: Preference, promise: Promise) -> Regions:
+        """The regions of a query that draws an even sample.
+
+        It looks in every cell that may have a tuple of a matching value, whatever the summary expects there: a sketch
+        misses values, and of a small batch it expects less than a tuple in most cells. Which values the batch has, and
+        when each occurs first and last, is known, so other cells are left out without a bias.
+        """
+        some = np.flatnonzero(matching)
+        bucket = self.values.bucket[some]
+        overlaps = self.values.low[some] < self.zones.until[:, None]
+        overlaps &= self.values.high[some] >= self.zones.since[:, None]
+        may_match = np.zeros(self.counts.shape, bool)
+        zone, place = np.nonzero(overlaps)
+        may_match[zone, bucket[place]] = True
+        return self.regions(matching, preference, promise).evenly_promising(may_match[self.counts > 0])
+
     def _summed(self, amounts: Floats, matching: Mask) -> Floats:
         """Amounts by value and zone, summed over the matching values of each bucket: [zones, buckets]."""
         zones, buckets = self.counts.shape

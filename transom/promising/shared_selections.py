@@ -124,10 +124,14 @@ class BatchSelections:
 
 @dataclass
 class SharedAnswers:
-    """The results of selections that were answered together, their states, and the probes that they made."""
+    """The results of selections that were answered together, their states, and the probes that they made.
+
+    `times` are the event times of the new results of each batch of results, which are its first rows.
+    """
 
     queries: dict[str, PreferenceState] = field(default_factory=dict)
     batches: list[ResultBatch] = field(default_factory=list)
+    times: list[Ints] = field(default_factory=list)
     charge: int = 0
 
 
@@ -334,6 +338,7 @@ def _answer(
         table = shown_together(query, selected.tuples.table, rows.rows, shown, moment, scalars)
         names = [selected.names[number] for number in numbers.tolist()]
         answers.batches.append(ResultBatch(names, rows.bounds, table))
+        answers.times.append(selected.tuples.time[rows.rows])
 
 
 def _answer_in_windows(
@@ -350,7 +355,8 @@ def _answer_in_windows(
     queries = selected.group.queries
     first = queries[int(numbers[0])]
     columns = outputs_of(first, selected.tuples.table, rows.rows, scalars)
-    new = selected_outputs(selected.tuples.time[rows.rows], columns)
+    times = selected.tuples.time[rows.rows]
+    new = selected_outputs(times, columns)
     high = state.summaries[first.sides[0].summary].representation.high
     for place, number in enumerate(numbers.tolist()):
         name, query = selected.names[number], queries[number]
@@ -362,3 +368,4 @@ def _answer_in_windows(
             coverage = Coverage(produced=count, skipped=float(left), left=left)
             table = presented(query, answer.columns, answer.rows, moment, coverage)
             answers.batches.append(ResultBatch([name], np.array([0, answer.rows]), table))
+            answers.times.append(times[start : start + count])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from transom.columns.arrays import Ints, Keys
 
+MOST_FLOORS = 8  # of windows whose cut batches are remembered
 FIELDS = (
     pa.field("key", pa.uint64()),
     pa.field("bucket", pa.int32()),
@@ -89,6 +90,22 @@ class KeptTuples:
             (self.time >= (low if since is None else since))
             & (self.time < (high + 1 if until is None else until))
         )
+
+    def of_cut_batches(self, floor: int) -> KeptTuples:
+        """The tuples from a time on of the batches that also have older ones; hundreds of queries ask for the same."""
+        known = self._cut_batches.get(floor)
+        if known is None:
+            is_old = self.time < floor
+            cut = np.unique(self.batch_id[is_old])
+            known = self.where(~is_old & np.isin(self.batch_id, cut))
+            if len(self._cut_batches) >= MOST_FLOORS:  # windows move on
+                self._cut_batches.clear()
+            self._cut_batches[floor] = known
+        return known
+
+    @cached_property
+    def _cut_batches(self) -> dict[int, KeptTuples]:
+        return {}
 
     @cached_property
     def times(self) -> tuple[int, int]:

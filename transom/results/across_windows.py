@@ -71,7 +71,7 @@ class Followers:
         alike: dict[object, list[int]] = {}
         for number, query in enumerate(self.queries):
             closed = state.stream(query.query.stream).clock(query.clock).closed
-            alike.setdefault(number if closed.patterned else query.clock, []).append(number)
+            alike.setdefault(number if closed.varies else query.clock, []).append(number)
         for numbers in alike.values():
             first = self.queries[numbers[0]]
             general = boundary(first, state.stream(first.query.stream), state.queries[first.name]).view

@@ -43,7 +43,7 @@ from transom.results.close import (
 from transom.results.key_rows import ended_windows, with_numbers
 from transom.results.lower import Reading, Scattered, lower_stack
 from transom.results.merge_slices import closed_until, with_moved_slices
-from transom.results.query_boundary import boundary, last_slices, last_window
+from transom.results.query_boundary import boundary, last_slices, last_window, passed_boundary
 from transom.results.readers import StackReaders, StreamReaders
 from transom.results.result_rows import LoweredWindows
 from transom.results.sessions import final_sessions, last_session, sessions_of
@@ -206,9 +206,8 @@ class _Work(Reading):
         for stack in readers.stacks:
             brought = partials.parts_in(stack.shape) if stack.is_merged else []
             if brought:
-                held, others = self.sheets.taken(stack.shape)
-                parts = [held, *brought] if len(held) else brought
-                self.sheets = others.with_stack(combine_stacks(stack.shape, parts))
+                parts, others = self.sheets.parts_in(stack.shape), self.sheets.without(stack.shape.sheets)
+                self.sheets = others.with_stack(combine_stacks(stack.shape, [*parts, *brought]))
         self._add_tables({key: partials[key] for key in readers.unstacked if key in partials}, batch, layouts)
         self.shards += batch.outcome.refs
         moving = self._moving(batch)
@@ -255,22 +254,25 @@ class _Work(Reading):
         """Readers with what is closed for them before and after; equal boundaries are one object."""
         with_boundaries, sides_by_key = (
             [],
-            dict[tuple[int, bool, int | None, int | None], tuple[Boundary, Boundary]](),
+            dict[tuple[int, bool, int, int | None, int | None], tuple[Boundary, Boundary, Boundary | None]](),
         )
         for query, home in asking:
             was, query_state = self.before.queries[query.name], self.queries[query.name]
-            key = id(query.clock), query.reads_earlier_windows, was.forced, query_state.forced
+            retention = query.query.retention
+            key = id(query.clock), query.reads_earlier_windows, retention, was.forced, query_state.forced
             sides = sides_by_key.get(key)
             if sides is None:
-                sides = self._boundary(query, before, was), self._boundary(query, after, query_state)
-                if not any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
+                # Corrections are read when the batch is applied: what was needed before it is kept.
+                passed = passed_boundary(query, before)
+                sides = self._boundary(query, before, was), self._boundary(query, after, query_state), passed
+                if not any(stream.clock(query.clock).closed.varies for stream in (before, after)):
                     sides_by_key[key] = sides
             with_boundaries.append(Reader(query, home, *sides))
         return with_boundaries
 
     def _boundary(self, query: CompiledQuery, stream: StreamState, query_state: QueryState) -> Boundary:
         """What is closed for a query: one object for all queries with the same closed time."""
-        if stream.clock(query.query.clock).closed.patterned:  # then not all of them do
+        if stream.clock(query.query.clock).closed.varies:  # then not all of them do
             return boundary(query, stream, query_state)
         key = id(stream), query.query.clock, query.reads_earlier_windows, query_state.forced
         shared = self._boundaries.get(key)
@@ -300,7 +302,7 @@ class _Work(Reading):
             forced = self._forced_empty(query, batch, forced)
         if unseen is query_state.unseen and forced == query_state.forced:
             return query_state
-        return replace(query_state, unseen=unseen, forced=forced).for_window(query.query.window.range)
+        return replace(query_state, unseen=unseen, forced=forced).for_window(query.query.window.shortest)
 
     def _forced_empty(self, query: CompiledQuery, batch: BatchInput, forced: int | None) -> int | None:
         """The same for empty windows: the last one that holds a row of the stream, of whatever group."""
@@ -424,12 +426,12 @@ class _Work(Reading):
         was_forced, is_forced = stack.forced_in(self.before.queries), stack.forced
         has_forced = bool((is_forced > LOWEST).any())
         for place, query in enumerate(firsts):
-            if any(stream.clock(query.clock).closed.patterned for stream in (before, after)):
+            if any(stream.clock(query.clock).closed.varies for stream in (before, after)):
                 return None
             numbers = np.flatnonzero(clock_of == place)
             was, now = (self._boundary(query, stream, NOT_FORCED) for stream in (before, after))
             forced = (was_forced[numbers], is_forced[numbers]) if has_forced else None
-            alike.append(AlikeReaders(numbers, was, now, forced))
+            alike.append(AlikeReaders(numbers, was, now, forced, passed_boundary(query, before)))
         return alike
 
     def _close_sheets(
@@ -627,10 +629,13 @@ def _advance_clock(
     if clock.kind is ClockKind.ROWS:
         closed = closed.close(totals.accepted) if totals.accepted else closed
     else:
-        by_partition = batch.rules.partition is not None and clock == batch.rules.clock
-        reached = batch.slowest if by_partition else high
-        if reached is not None and slack is not None:
-            closed = closed.close(reached - slack)
+        watermark = batch.watermark
+        if watermark is not None and clock == batch.rules.clock:
+            closed = watermark.closing(closed)
+        elif high is not None and slack is not None:
+            if watermark is not None and batch.rules.shares_slack(clock):
+                slack = watermark.slack
+            closed = closed.close(high - slack)
     occupied = clock_state.occupied if clock_state.occupied is not None else batch.missed_times(clock)
     if occupied is not None:
         occupied = (occupied | profile.occupied()).coarsened(MOST_OCCUPIED, slack=MOST_OCCUPIED // 4)

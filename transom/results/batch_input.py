@@ -14,6 +14,7 @@ from transom.windows.batch_profile import Profile
 from transom.windows.closed_time import Closed
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.windows.stream_rules import StreamRules
+from transom.windows.watermark import Watermark
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,7 @@ class BatchInput:
     origin: Origin | None = None  # of a stream of results
     burst: BurstOutcome = NO_BURST  # rows sidelined, resumed, or shed
     store_sets: Sequence[StoreSet] = ()  # of the on-demand queries that read the stream
-    slowest: int | None = (
-        None  # the newest time of the slowest partition, if the watermark follows partitions
-    )
+    watermark: Watermark | None = None  # if the stream has partitions
     closed: Closed | None = None  # of a replayed batch: what was closed after it, whatever its rows say
 
     @property
@@ -62,7 +61,7 @@ class BatchInput:
         Resumed rows do not show the progress of the stream: then the last row counts instead of the first, and
         without new rows every time may have been missed.
         """
-        runs, slack = self.outcome.clocks.get(clock, Profile()).runs, self.rules.slack_of(clock)
+        runs, slack = self.outcome.clocks.get(clock, Profile()).runs, self.rules.greatest_slack(clock)
         if not runs:
             return None
         first = runs[-1][1] if self.burst.resumed else runs[0][0]

@@ -22,7 +22,7 @@ from transom.sql.binding.cascades import relation_of
 from transom.sql.item_columns import key_reference
 from transom.state.state import State, StreamState
 from transom.windows import ids as windows
-from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
 from transom.windows.stream_rules import StreamRules
 
 
@@ -121,8 +121,7 @@ def missed_results(inner: CompiledQuery, before: State, after: State) -> Interva
     was = before.queries.get(inner.name)
     if was is not None:
         known = boundary(inner, before.stream(inner.query.stream), was)
-        patterned = (ranges for sort in known.view.patterned.values() for ranges in sort.values())
-        gone += known.wids(inner, known.view.general | union(patterned))
+        gone += known.wids(inner, known.view.anywhere)
     return IntervalSet.of(
         *(windows.result_times(inner.query.window, pair) for pair in gone if pair[0] < pair[1])
     )
@@ -137,15 +136,14 @@ def closings(inner: CompiledQuery, closed: Boundary) -> list[Punctuation]:
             _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), ())
         )
     shown = _shown(inner)
-    for columns, patterns in view.patterned.items():
+    for columns, pattern, ranges in view.patterns():
         if not columns <= shown.keys():
             continue  # a column that WHERE pins: such results wait until the time is closed for all groups
-        for pattern, ranges in patterns.items():
-            where = tuple(sorted((shown[column], value) for column, value in pattern))
-            for pair in closed.wids(inner, view.general | ranges):
-                punctuations.append(
-                    _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), where)
-                )
+        where = tuple(sorted((shown[column], value) for column, value in pattern))
+        for pair in closed.wids(inner, view.general | ranges):
+            punctuations.append(
+                _punctuation(clock, windows.times_up_to_next_result(inner.query.window, pair), where)
+            )
     return punctuations
 
 

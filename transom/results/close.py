@@ -77,12 +77,16 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Reader:
-    """A query that reads a selection of a sheet, and what is closed for it before and after a batch."""
+    """A query that reads a selection of a sheet, and what is closed for it before and after a batch.
+
+    Slices of windows outside of `passed` are kept for corrections; None: those that are closed are not needed.
+    """
 
     query: CompiledQuery
     home: int
     before: Boundary
     after: Boundary
+    passed: Boundary | None = None
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,14 @@ class ClosedWindows:
 class AlikeReaders:
     """Readers, by their numbers, with the same closed time before and after a batch.
 
-    Windows below `forced`, before and after, are closed as well; for each reader.
+    Windows below `forced`, before and after, are closed as well; for each reader. `passed` is as for a reader.
     """
 
     numbers: Ints
     before: Boundary
     after: Boundary
     forced: tuple[Ints, Ints] | None = None
+    passed: Boundary | None = None
 
 
 @dataclass(frozen=True)
@@ -223,26 +228,33 @@ def _close_stack(parts: Sequence[SheetReaders]) -> Iterator[ClosedWindows]:
 
 def _alike_readers(readers: Sequence[Reader]) -> list[AlikeReaders]:
     """Readers by their closed time: most have the same, as one object."""
-    alike: dict[tuple[int, int], list[int]] = {}
+    alike: dict[tuple[int, int, int], list[int]] = {}
     for i, reader in enumerate(readers):
-        alike.setdefault((id(reader.before), id(reader.after)), []).append(i)
+        alike.setdefault((id(reader.before), id(reader.after), id(reader.passed)), []).append(i)
     firsts = ((numbers, readers[numbers[0]]) for numbers in alike.values())
-    return [AlikeReaders(np.array(numbers), first.before, first.after) for numbers, first in firsts]
+    return [
+        AlikeReaders(np.array(numbers), first.before, first.after, passed=first.passed)
+        for numbers, first in firsts
+    ]
 
 
 def _simply_closed(alike: Sequence[AlikeReaders], specs: WindowSpecs) -> tuple[Ints, Sequence[int]]:
-    """Readers whose windows closed in few runs of ids for all groups: which, from, to. And the others."""
-    runs, others = [np.empty((3, 0), np.int64)], list[int]()
+    """Readers whose windows closed in few runs of ids for all groups: which, from, to, and the first needed id.
+
+    And the others.
+    """
+    runs, others = [np.empty((4, 0), np.int64)], list[int]()
     for one in alike:
-        numbers, before, after = one.numbers, one.before, one.after
+        numbers, before, after, passed = one.numbers, one.before, one.after, one.passed
         own = specs if len(numbers) == len(specs) else specs[numbers]
-        if before.is_simple and after.is_simple:
+        if before.is_simple and after.is_simple and (passed is None or passed.is_simple):
             until = before.until(own), after.until(own)
             if one.forced is not None:
                 until = np.maximum(until[0], one.forced[0]), np.maximum(until[1], one.forced[1])
-            runs.append(np.stack([numbers, *until]))
-        elif one.forced is None and _in_pieces(before, after):
-            runs += [np.stack([numbers, low, high]) for low, high in _gaps(before, after, own)]
+            needed = until[1] if passed is None else passed.until(own)
+            runs.append(np.stack([numbers, *until, needed]))
+        elif one.forced is None and passed is None and _in_pieces(before, after):
+            runs += [np.stack([numbers, low, high, high]) for low, high in _gaps(before, after, own)]
         else:
             others += numbers.tolist()
     return runs[1] if len(runs) == 2 else np.concatenate(runs, axis=1), others
@@ -343,11 +355,11 @@ class StackedSlices:
         The reader, the id, and the first and last row of each window, in the order of their rows; and which
         slices are needed.
         """
-        which, first_wids, after_wids = simple
+        which, first_wids, after_wids, needed_wids = simple
         specs, homes = all_specs[which], self._numbers_of(all_homes)[which]
         heads = self.bounds[:-1]
         lane_homes = self.selections[heads]
-        is_needed = self._needed(homes, specs, after_wids)
+        is_needed = self._needed(homes, specs, needed_wids)
         pair_lanes, pair = expand_runs(
             np.searchsorted(lane_homes, homes), np.searchsorted(lane_homes, homes, side="right")
         )
@@ -368,12 +380,12 @@ class StackedSlices:
         readers_of = which[pair[of[order]]]
         return np.stack([readers_of, wids[order], begin[order], end[order]]), is_needed
 
-    def _needed(self, homes: Ints, specs: WindowSpecs, after_wids: Ints) -> Mask:
-        """Which slices lie in a window that is still open, for some reader."""
+    def _needed(self, homes: Ints, specs: WindowSpecs, needed_wids: Ints) -> Mask:
+        """Which slices lie in a window that some reader still needs."""
         if not len(self._homes):
             return np.zeros(0, bool)
         since = np.full(len(self._homes) + 1, HIGHEST)  # the last is that of readers without slices
-        np.minimum.at(since, homes, windows.open_start(specs, after_wids))
+        np.minimum.at(since, homes, windows.open_start(specs, needed_wids))
         needed: Mask = self.stops > since[self.selections]
         if windows.has_gaps(specs).any():
             needed &= self._covered(homes, specs)
@@ -421,8 +433,16 @@ class _Sheet:
         spec, rows, wids = reader.query.query.window, [], []
         starts = self.starts[low:high]
         firsts, lasts = windows.wid_from(spec, starts), windows.wid_to(spec, starts)
-        for chosen, closed_before, closed_after in self._by_group(reader, low, high):
-            still = ~closed_after.covers(firsts[chosen], lasts[chosen])
+        alike = self._by_time(reader, low, high)
+        if alike is not None:
+            was, now, gone = alike
+            is_needed[low:high] = (lasts >= gone) & (firsts <= lasts)
+            wid, of = expand_runs(np.maximum(firsts, was), np.minimum(lasts, now - 1) + 1)
+            rows.append(low + of)
+            wids.append(wid)
+        by_group = self._by_group(reader, low, high) if alike is None else ()
+        for chosen, closed_before, closed_after, passed in by_group:
+            still = ~passed.covers(firsts[chosen], lasts[chosen])
             is_needed[low + chosen] = still & (firsts[chosen] <= lasts[chosen])
             for start, stop in closed_after - closed_before:
                 wid, of = expand_runs(
@@ -435,19 +455,47 @@ class _Sheet:
             return None, is_needed, 0
         return self._regrouped(number, np.concatenate(rows), np.concatenate(wids)), is_needed, steps
 
+    def _by_time(self, reader: Reader, low: int, high: int) -> tuple[Ints, Ints, Ints] | None:
+        """For each slice, the id below which windows of its group were closed, before and after, and not needed.
+
+        None: it has none.
+        """
+        query, below = reader.query, []
+        if query.gap is not None:
+            return None
+        keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
+        passed = reader.after if reader.passed is None else reader.passed
+        for boundary in (reader.before, reader.after, passed):
+            until = boundary.view.until(keys, high - low)
+            forced = boundary.forced
+            if until is None or (forced and (len(forced) > 1 or forced.pairs[0][0] > LOWEST)):
+                return None
+            ids = windows.closed_below(query.query.window, until)
+            below.append(np.maximum(ids, forced.pairs[0][1]) if forced else ids)
+        return below[0], below[1], below[2]
+
     def _by_group(
         self, reader: Reader, low: int, high: int
-    ) -> Iterator[tuple[Ints, IntervalSet, IntervalSet]]:
-        """The slices in parts whose groups have the same closed windows, before and after."""
+    ) -> Iterator[tuple[Ints, IntervalSet, IntervalSet, IntervalSet]]:
+        """The slices in parts whose groups have the same closed windows, before and after, and not needed ones."""
         keys = [one_array(self.table[name].slice(low, high - low)) for name in self.layout.key_names]
-        views = [reader.before.view, reader.after.view]
-        for rows, (earlier, closed) in split_by_view(views, keys, high - low):
-            yield rows, reader.before.wids(reader.query, earlier), reader.after.wids(reader.query, closed)
+        passed = reader.after if reader.passed is None else reader.passed
+        boundaries = (reader.before, reader.after, passed)
+        for rows, closed in split_by_view([each.view for each in boundaries], keys, high - low):
+            earlier, later, gone = (
+                each.wids(reader.query, times) for each, times in zip(boundaries, closed, strict=True)
+            )
+            yield rows, earlier, later, gone
 
     def _regrouped(self, number: int, rows: Ints, wids: Ints) -> pa.Table:
-        table = self.table.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
-        keys = [one_array(table[name]) for name in self.layout.key_names]
-        groups = group([wids, *keys], len(rows))
-        found = regroup(self.layout, table, groups.codes, groups.firsts, ["wid"])
-        readers = pa.array(np.full(groups.count, number))
-        return found.add_column(0, "reader", readers).cast(self.layout.closed_schema)
+        return combined_windows(self.layout, self.table, number, rows, wids)
+
+
+def combined_windows(layout: Layout, sheet: pa.Table, number: int, rows: Ints, wids: Ints) -> pa.Table:
+    """The windows of a reader: slices, each with a window that holds it, combined by window and group."""
+    table = sheet.take(pa.array(rows)).append_column("wid", pa.array(wids)).combine_chunks()
+    keys = [one_array(table[name]) for name in layout.key_names]
+    groups = group([wids, *keys], len(rows))
+    found = regroup(layout, table, groups.codes, groups.firsts, ["wid"])
+    readers = pa.array(np.full(groups.count, number))
+    return found.add_column(0, "reader", readers).cast(layout.closed_schema)

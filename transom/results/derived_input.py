@@ -31,7 +31,7 @@ class DerivedInput:
         ]
         punctuations += [
             Punctuation(clock, stop, None if start <= LOWEST else start, tuple(sorted(pattern)))
-            for pattern, ranges in closed.patterned
+            for pattern, ranges in closed.patterns()
             for start, stop in ranges
         ]
         high = _highest(self.derived, before)

@@ -32,9 +32,12 @@ from transom.results.across_windows import Followers, follow_windows, with_lags
 from transom.results.advance import AppliedBatch, apply_batch, with_rows
 from transom.results.batch_input import BatchInput
 from transom.results.cascade import cascade_order, derived_batch, derived_rules, passed_on, result_rows
+from transom.results.condition_columns import without_condition
+from transom.results.corrections import correct_results, correcting_queries
 from transom.results.derived_input import DerivedInput
-from transom.results.early_results import EVERYTHING, WindowRequest, read_open_windows
+from transom.results.early_results import EVERYTHING, OpenWindows, WindowRequest, read_open_windows
 from transom.results.join_clock import JoinedBatch, join_state, joins_of, pair_batch
+from transom.results.preference_input import PreferenceInput, prods_of_results
 from transom.results.prodder import due_windows
 from transom.results.query_boundary import boundary
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, Stored, finish
@@ -98,12 +101,13 @@ def emit(
     shelf: Shelf | None,
     backend: EmitBackend,
     derived: Sequence[DerivedInput] = (),
+    preferences: Sequence[PreferenceInput] = (),
 ) -> BatchOutput:
     """Close windows, answer prods and learn from early results; control takes effect at the batch's end.
 
-    `derived` is what the batch adds to derived streams.
+    `derived` is what the batch adds to derived streams, `preferences` to the results of queries WITH PREFERENCE.
     """
-    return _Emit(state, living, context, backend).run(batches, shelf, derived)
+    return _Emit(state, living, context, backend).run(batches, shelf, derived, preferences)
 
 
 def standing_queries(queries: Sequence[CompiledQuery]) -> dict[str, CompiledQuery]:
@@ -130,7 +134,11 @@ class _Emit:
         self.flows: list[BatchInput] = []  # what the batch brought to streams of results and of pairs
 
     def run(
-        self, batches: Sequence[BatchInput], shelf: Shelf | None, derived: Sequence[DerivedInput]
+        self,
+        batches: Sequence[BatchInput],
+        shelf: Shelf | None,
+        derived: Sequence[DerivedInput],
+        preferences: Sequence[PreferenceInput],
     ) -> BatchOutput:
         concerned = {batch.rules.clock.stream: batch for batch in batches}
         declared = {*concerned, *self.context.streams}
@@ -142,30 +150,33 @@ class _Emit:
             state = self._closed(state, derived_batches, None, batches_on=0)
             concerned |= {batch.rules.clock.stream: batch for batch in derived_batches}
             batches = [*batches, *derived_batches]
+        state = self._with_preferences(state, preferences, concerned)
         for inner, outers in self._cascade(self.everyone, declared):
             if inner.query.stream in concerned and inner.name in state.queries:
                 batch, state = self._flow(inner, outers, concerned[inner.query.stream], state)
                 concerned[inner.name] = batch
-        prods = passed_on(self.context.prods, cascade)
+        prods = passed_on(prods_of_results(self.context.prods, preferences), cascade)
         due = due_windows(state, list(concerned.values()), prods, self.context.clock)
         partial = frozenset[str]().union(*(batch.partial for batch in batches))
         moment = Moment(state.batch_id, Kind.EARLY, self.context.made)
-        requests = [*due.reported, *due.observed]
+        requests = [*due.reported, *due.observed, *due.looked]
         snapshot = with_early_results(state, requests, cascade, self.living, partial, self.backend, moment)
         reported = read_open_windows(snapshot, due.reported, self.living, partial)
         observed = read_open_windows(snapshot, due.observed, self.living, partial)
+        looked = read_open_windows(snapshot, due.looked, self.living, partial)
         stored, _ = self.backend.read_shards(split_work(reported.shard_work).plain, moment)
         self._keep(stored)
-        early = [
-            reported.finished(self.backend.scalars, moment),
-            driver_results(self.backend, snapshot, reported.shard_work, moment),
-        ]
+        early, seen, looks = (
+            _all_results(self.backend, snapshot, opened, moment) for opened in (reported, observed, looked)
+        )
         final = Results([part for results in self.final for part in results.batches])
         feedback = BatchFeedback(
             final,
-            Results([part for results in early for part in results.batches]),
-            observed.finished(self.backend.scalars, moment),
+            early,
+            seen,
+            looks,
             due.now,
+            due.before,
             self._closed_below(due.now, state),
         )
         known = with_observations(state.estimators, self.context.observations, self.queries)
@@ -176,7 +187,21 @@ class _Emit:
         found = self._row_results(
             [*batches, *self.flows], Moment(state.batch_id, Kind.FINAL, self.context.made)
         )
-        return BatchOutput(after, Results([*final.batches, *shown.batches, *found], self.stored), self.finals)
+        after, corrections = self._corrected(after, batches, final)
+        found += corrections
+        return BatchOutput(after, Results([*shown.batches, *found], self.stored), self.finals)
+
+    def _corrected(
+        self, state: State, batches: Sequence[BatchInput], final: Results
+    ) -> tuple[State, list[ResultBatch]]:
+        """The state with the newest results of closed windows, and how the batch's late rows changed them."""
+        correctors = self.context.planner.derived("", correcting_queries, self.everyone)
+        if not correctors:
+            return state, []
+        scalars, planner = self.backend.scalars, self.context.planner
+        return correct_results(
+            self.before, state, batches, correctors, final, scalars, planner, self.context.made
+        )
 
     def _row_results(self, batches: Sequence[BatchInput], moment: Moment) -> list[ResultBatch]:
         """The results of row queries: rows, pairs of joins and results of other queries that satisfy them."""
@@ -204,7 +229,7 @@ class _Emit:
         fetched = fetch_windows(self.backend, work.following, moment)
         closed, after = self._followed(state, done, batches, fetched)
         self.final.append(finish(closed, moment, self.backend.scalars))
-        self.final.append(limited_results(self.backend, work.limited, moment))
+        self.final.append(driver_finished(self.backend, work.to_driver, moment))
         return after
 
     def _followed(
@@ -242,7 +267,11 @@ class _Emit:
         on_demand = [outer for outer in outers if outer.is_on_demand]
         store_sets = self.context.planner.store_sets(inner.name, on_demand)
         derived = replace(derived, store_sets=store_sets)
-        tables = [results[inner.name] for results in self.final if inner.name in results]
+        tables = [
+            without_condition(inner.query, results[inner.name])
+            for results in self.final
+            if inner.name in results
+        ]
         if inner.name in self.stored:
             tables.append(self.stored[inner.name].read())
         if tables:
@@ -277,6 +306,25 @@ class _Emit:
             streams={name: stream for name, stream in state.streams.items() if name not in gone},
         )
 
+    def _with_preferences(
+        self, state: State, preferences: Sequence[PreferenceInput], concerned: dict[str, BatchInput]
+    ) -> State:
+        """Feed the results of queries WITH PREFERENCE to the queries that read them."""
+        for given in preferences:
+            readers = [query for query in self.living if query.query.stream == given.name]
+            on_demand = [
+                query for query in self.everyone if query.is_on_demand and query.query.stream == given.name
+            ]
+            store_sets = self.context.planner.store_sets(given.name, on_demand)
+            aggregate = partial(self._aggregated, state)
+            now = self.context.clock
+            batch = given.batch(readers, store_sets, concerned, self.before, state, aggregate, now)
+            if batch is not None:
+                state = self._closed(state, [batch], None, batches_on=0)
+                concerned[given.name] = batch
+                self.flows.append(batch)
+        return state
+
     def _aggregated(self, state: State, batch: BatchInput, rows: pa.Table) -> Outcome:
         return self.backend.aggregate(batch, rows, state)
 
@@ -294,13 +342,21 @@ class _Emit:
         return closed_below
 
 
+def _all_results(backend: EmitBackend, state: State, opened: OpenWindows, moment: Moment) -> Results:
+    """The results of open windows that are on the driver, or that it needs."""
+    near = opened.finished(backend.scalars, moment)
+    if not opened.shard_work:
+        return near
+    return Results([*near.batches, *driver_results(backend, state, opened.shard_work, moment).batches])
+
+
 def driver_results(backend: EmitBackend, state: State, works: Sequence[ShardWork], moment: Moment) -> Results:
-    """Early results over groups on the executors that the driver finishes: with LIMIT or LAG."""
+    """Early results over groups on the executors that the driver needs or finishes: with EMIT EARLY, LIMIT or LAG."""
     work = split_work(works)
     opened = fetch_windows(backend, work.following, moment)
     followers = Followers([query for lowered in opened for query in lowered.queries])
     earlier = finish(list(with_lags(state, followers, opened)), moment, backend.scalars)
-    return Results([*earlier.batches, *limited_results(backend, work.limited, moment).batches])
+    return Results([*earlier.batches, *driver_finished(backend, work.to_driver, moment).batches])
 
 
 def fetch_windows(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> list[LoweredWindows]:
@@ -328,8 +384,8 @@ def fetch_windows(backend: EmitBackend, works: Sequence[ShardWork], moment: Mome
     return opened
 
 
-def limited_results(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> Results:
-    """The results of queries with LIMIT over groups on the executors, put together on the driver."""
+def driver_finished(backend: EmitBackend, works: Sequence[ShardWork], moment: Moment) -> Results:
+    """The results of queries over groups on the executors that the driver needs."""
     tables = backend.fetch_shards(works, moment).items() if works else ()
     return Results(
         [ResultBatch([name], np.array([0, len(table)]), table) for name, table in tables if len(table)]
@@ -368,6 +424,7 @@ def with_early_results(
         ]
         if tables:
             batch = BatchInput(derived_rules(inner), outers, partial=partial)
-            outcome = backend.aggregate(batch, result_rows(inner, pa.concat_tables(tables)), state)
+            whole = without_condition(inner.query, pa.concat_tables(tables))
+            outcome = backend.aggregate(batch, result_rows(inner, whole), state)
             state = with_rows(state, replace(batch, outcome=outcome))
     return state

@@ -25,15 +25,20 @@ MOST_OPEN = 1 << 16  # starts of open windows that are looked at
 
 
 def closed_until(alike: Sequence[AlikeReaders], specs: WindowSpecs) -> tuple[Ints, Ints] | None:
-    """For each reader the first window that may be open, and the time that is closed; None if that is not one time."""
-    if not all(one.after.is_simple for one in alike):
+    """For each reader the first window that is needed, and the time that is closed; None if that is not one time.
+
+    Needed are open windows, and closed ones that late rows may still correct.
+    """
+    ends = [one.after if one.passed is None else one.passed for one in alike]
+    if not all(end.is_simple for end in ends):
         return None
     wids, times = np.full(len(specs), LOWEST), np.full(len(specs), LOWEST)
-    for one in alike:
-        general = one.after.view.general
+    for one, end in zip(alike, ends, strict=True):
+        general = end.view.general
         times[one.numbers] = general.pairs[0][1] if general else LOWEST
-        until = one.after.until(specs[one.numbers])
-        wids[one.numbers] = until if one.forced is None else np.maximum(until, one.forced[1])
+        until = end.until(specs[one.numbers])
+        is_forced = one.forced is not None and one.passed is None
+        wids[one.numbers] = np.maximum(until, one.forced[1]) if is_forced and one.forced else until
     return wids, times
 
 

@@ -23,23 +23,28 @@ from transom.windows.intervals import LOWEST, IntervalSet, union
 from transom.windows.stream_rules import StreamRules
 
 GRID = tuple(step / 20 for step in range(1, 21))  # parts of the slide
+COARSE_GRID = (0.2, 0.4, 0.6, 0.8, 1.0)  # as fine as MAX_MARK_DISTANCE needs
+DECISION_REACH = 9  # slides before its end from which on a window is decided: the earliest mark
 
 
 @dataclass(frozen=True)
 class DueWindows:
-    """The windows that are read when a batch ends: those to report, and those only to learn from."""
+    """The windows that are read when a batch ends: those to report, those only to learn from, and those to decide."""
 
     reported: tuple[WindowRequest, ...]
     observed: tuple[WindowRequest, ...]
+    looked: tuple[WindowRequest, ...]  # those of which HAVING is to be decided
     prodders: Mapping[str, ProdderState]
     now: Mapping[str, int]  # how far the clocks have come of queries that say EMIT EARLY
+    before: Mapping[str, int]  # how far they had come after the batch before
 
 
 def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Prod], clock: int) -> DueWindows:
     """The open windows to read after a batch: prodded ones, and those whose marks the stream passed."""
-    prodders, now = dict(state.prodders), dict[str, int]()
+    prodders, now, before = dict(state.prodders), dict[str, int](), dict[str, int]()
     reported: dict[str, WindowRequest] = {}
     observed: list[WindowRequest] = []
+    looked: list[WindowRequest] = []
     known: dict[object, IntervalSet] = {}  # most queries of a batch have passed the same marks
 
     def passed(query: CompiledQuery, prodder: ProdderState, points: tuple[float, ...]) -> IntervalSet:
@@ -62,21 +67,47 @@ def due_windows(state: State, batches: Sequence[BatchInput], prods: Sequence[Pro
             wanted = passed(query, prodder, points_of(query, state))
             if is_due(query, prodder, clock):
                 wanted, prodder = EVERYTHING, replace(prodder, prodded=clock, fresh=False)
+            if query.query.early_decision is not None:
+                if is_decided_always(query) and (_brings_rows(batch) or here != prodder.position):
+                    wanted = near_windows(query, here)
+                if wanted:
+                    looked.append(WindowRequest(query, wanted))
+                wanted, looks = IntervalSet(), wanted
+            else:
+                looks = IntervalSet()
             request = reported.get(query.name, WindowRequest(query))
             request = replace(request, wids=request.wids | wanted)
             if request.wids or request.patterned:
                 reported[query.name] = request
-            marks = passed(query, prodder, GRID) - request.wids
-            if marks and query.query.window.is_shared_by_groups and not _is_on_executors(query, state):
+            grid = COARSE_GRID if _is_on_executors(query, state) else GRID
+            marks = passed(query, prodder, grid) - request.wids - looks
+            if marks and query.query.window.is_shared_by_groups:
                 observed.append(WindowRequest(query, marks))
+            if prodder.position is not None:
+                before[query.name] = prodder.position
             if here is not None:
                 prodder, now[query.name] = replace(prodder, position=here), here
             prodders[query.name] = prodder
-    return DueWindows(tuple(reported.values()), tuple(observed), prodders, now)
+    return DueWindows(tuple(reported.values()), tuple(observed), tuple(looked), prodders, now, before)
+
+
+def is_decided_always(query: CompiledQuery) -> bool:
+    """Whether HAVING is decided with every batch in which the stream moved: EMIT EARLY names no other moments."""
+    emit = query.query.emit
+    has_moments = emit is not None and (emit.every is not None or emit.at or emit.accuracy is not None)
+    return query.query.early_decision is not None and not has_moments
+
+
+def near_windows(query: CompiledQuery, now: int | None) -> IntervalSet:
+    """The windows that end soon enough to be decided."""
+    if now is None:
+        return EVERYTHING
+    spec = query.query.window
+    return IntervalSet.of((LOWEST, windows.last_ended(spec, now + DECISION_REACH * spec.slide) + 1))
 
 
 def _is_on_executors(query: CompiledQuery, state: State) -> bool:
-    """Whether a query's slices are on the executors: it has too many groups to learn from."""
+    """Whether a query's slices are on the executors: reading them takes a job."""
     return any(state.selections[home].on_executors for home in state.queries[query.name].homes)
 
 

@@ -30,6 +30,17 @@ def boundary(query: CompiledQuery, stream: StreamState, query_state: QueryState)
     return Boundary(view, query_state.forced_wids())
 
 
+def passed_boundary(query: CompiledQuery, stream: StreamState) -> Boundary | None:
+    """Which windows late rows can't correct any more; None if a query corrects none.
+
+    That its stream ended or fell idle does not count: rows may still come.
+    """
+    if not query.query.retention:
+        return None
+    closed = stream.clock(query.query.clock).closed.delayed(query.query.retention)
+    return Boundary(closed.view(query.closing_columns, query.pinned), IntervalSet())
+
+
 def open_windows(state: State, queries: Iterable[CompiledQuery], stream: StreamState) -> int:
     """How many windows of some queries hold rows and are not closed, counted once for all groups."""
     counted: dict[object, int] = {}

@@ -126,7 +126,9 @@ class StackReaders:
         """The same with other states of the queries."""
         if query_states is self._query_states and "forced" in vars(self):
             return self.forced
-        forced = (query_states[query.name].forced for query in self.queries)
+        forced = [query_states[query.name].forced for query in self.queries]
+        if set(forced) <= {None}:
+            return np.full(len(forced), LOWEST, np.int64)
         return np.array([LOWEST if wid is None else wid for wid in forced], np.int64)
 
     @cached_property
@@ -149,10 +151,12 @@ class StackReaders:
     def clocks(self) -> tuple[Sequence[CompiledQuery], Ints]:
         """A query on each clock that occurs, and the clock of each reader as a place in this list.
 
-        Queries whose windows close in order count as having clocks of their own.
+        Queries whose windows close in order, or that correct results, count as having clocks of their own.
         """
-        places: dict[tuple[int, bool], int] = {}
-        keys = [(id(query.clock), query.reads_earlier_windows) for query in self.queries]
+        places: dict[tuple[int, bool, int], int] = {}
+        keys = [
+            (id(query.clock), query.reads_earlier_windows, query.query.retention) for query in self.queries
+        ]
         of = [places.setdefault(key, len(places)) for key in keys]
         firsts = dict(zip(reversed(keys), reversed(self.queries), strict=True))
         return [firsts[clock] for clock in places], np.array(of, np.int64)
@@ -280,7 +284,7 @@ def _form(query: CompiledQuery) -> object:
     if not is_plain or computed_texts(bound):
         return query.shape
     keys, calls = tuple(key.scalar.type for key in bound.keys), tuple(call.type for call in bound.calls)
-    return bound.items, keys, calls, bound.clock_type, bound.emit is None
+    return bound.items, keys, calls, bound.clock_type, bound.emit is None, bound.corrections is None
 
 
 def _lowered_names(query: CompiledQuery) -> list[str]:
@@ -315,7 +319,7 @@ class StreamReaders:
         # The clocks that queries follow, with the range of the longest window on each.
         clocks, longest = dict[int, Clock](), dict[int, int]()  # by id: a clock is slow to hash
         for query in queries:
-            clock, range = query.clock, query.query.window.range
+            clock, range = query.clock, query.query.window.range + query.query.retention
             clocks[id(clock)] = clock
             longest[id(clock)] = max(range, longest.get(id(clock), 0))
         self.clocks = {clock: longest[id(clock)] for clock in clocks.values()}

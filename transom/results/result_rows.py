@@ -21,6 +21,7 @@ from transom.columns.table_columns import groups_in
 from transom.elements import Kind
 from transom.kernel.predicates import evaluate
 from transom.plan.compiled_query import CompiledQuery
+from transom.results.condition_columns import DECISION, with_condition
 from transom.results.top_rows import order_columns, top_rows
 from transom.sql.catalog import Scalars
 from transom.sql.query import Query, Scalar, free_name, scalars_of
@@ -280,6 +281,7 @@ def computed_texts(bound: Query) -> tuple[str, ...]:
     """The expressions of a query's SELECT list and HAVING that a backend must evaluate."""
     wanted = [*(item.sql for item in bound.items), *(scalar.sql for scalar in scalars_of(bound.kept))]
     wanted += [] if bound.top is None else [key.sql for key in bound.top.order]
+    wanted += [] if bound.early_decision is None else [one.sql for one in bound.early_decision.scalars]
     return tuple(dict.fromkeys(text for text in wanted if not _REFERENCE.fullmatch(text)))
 
 
@@ -300,6 +302,10 @@ def _result_schema(query: Query) -> pa.Schema:
     fields += [(item.name, item.type) for item in query.items]
     estimates = [(f"{item.name}_{what}", pa.float64()) for item in query.estimated for what in ESTIMATES]
     fields += [(free_name(name, taken), kind) for name, kind in estimates]
+    if query.corrections is not None:
+        fields.append((free_name(REVISION, taken), pa.int64()))
+    if query.early_decision is not None:
+        fields.append((free_name(DECISION, taken), pa.string()))
     return pa.schema(fields + [(free_name(name, taken), kind) for name, kind in SYSTEM_COLUMNS])
 
 
@@ -315,6 +321,7 @@ def _row_schema(query: Query) -> pa.Schema:
 
 ROW_TIME = "event_time"
 ROW_SYSTEM_COLUMNS = (("kind", pa.string()), ("batch", pa.int64()), ("made", _INSTANT))
+REVISION = "revision"  # before the system columns of a query with EMIT CORRECTIONS: 0 is the first result
 SYSTEM_COLUMNS = (
     ("kind", pa.string()),
     ("complete", pa.bool_()),
@@ -470,11 +477,18 @@ def _result_batch(
         columns.append(readable_column(column if column.type == item.type else column.cast(item.type)))
     rows = table.num_rows
     columns += [pa.nulls(rows, pa.float64())] * (len(bound.estimated) * len(ESTIMATES))
+    if bound.corrections is not None:
+        columns.append(pa.repeat(pa.scalar(0, pa.int64()), rows))
+    if bound.early_decision is not None:
+        columns.append(pa.nulls(rows, pa.string()))
     kind, complete, late, batch, made, latency = system.columns
     columns += [kind, complete, table["rows"], late, batch, made, latency]
     result = pa.Table.from_arrays(columns, schema=result_schema(bound))
     keep, which = system.is_wanted, lowered.which
-    if bound.kept is not None:
+    if bound.early_decision is not None:
+        truth = pa.array(_kept(lowered, computed))
+        result = with_condition(result, bound, lambda text: _value(text, table, computed), truth)
+    elif bound.kept is not None:
         keep = keep & _kept(lowered, computed)
     if bound.top is not None:
         order = [_value(key.sql, table, computed) for key in bound.top.order]

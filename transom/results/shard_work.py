@@ -18,7 +18,7 @@ from transom.results.close import Boundary, Reader
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
 from transom.windows.arrivals import Arrivals
-from transom.windows.intervals import IntervalSet, union
+from transom.windows.intervals import IntervalSet
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,12 @@ class ShardWork:
 
 @dataclass(frozen=True)
 class SplitWork:
-    """The work for queries whose results executors finish; for those with LIMIT, which need the groups of all
-    partitions; and for those whose results depend on earlier windows, which the driver remembers."""
+    """The work for queries whose results executors finish; for those whose results the driver needs: with LIMIT it
+    compares the groups of all partitions, with EMIT EARLY it learns from them; and for those whose results depend on
+    earlier windows, which the driver remembers."""
 
     plain: list[ShardWork]
-    limited: list[ShardWork]
+    to_driver: list[ShardWork]
     following: list[ShardWork]
 
 
@@ -68,8 +69,8 @@ def split_work(works: Sequence[ShardWork]) -> SplitWork:
             kind = (
                 "following"
                 if query.reads_earlier_windows
-                else "limited"
-                if query.needs_all_groups
+                else "to_driver"
+                if query.needs_all_groups or query.query.is_projected
                 else "plain"
             )
             kinds.setdefault(kind, []).append(i)
@@ -170,6 +171,4 @@ def _surely(boundary: Boundary, query: CompiledQuery) -> IntervalSet:
 
 def _perhaps(boundary: Boundary, query: CompiledQuery) -> IntervalSet:
     """The windows that may be closed for some group."""
-    view = boundary.view
-    patterned = (ranges for own in view.patterned.values() for ranges in own.values())
-    return boundary.wids(query, view.general | union(patterned))
+    return boundary.wids(query, boundary.view.anywhere)

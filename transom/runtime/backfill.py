@@ -11,54 +11,51 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from transom.backends.base import Backend
-from transom.backends.expressions import at_clock
 from transom.elements import Adopt
-from transom.errors import StateError
-from transom.ingest.batch import DataBatch, IngestRun
+from transom.errors import CostError, DeadlineError, StateError
+from transom.estimates.batch_decisions import MISSED
 from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
-from transom.kernel.aggregate import Outcome
 from transom.plan.compiled_query import CompiledQuery
-from transom.plan.context import Membership
-from transom.plan.planner import Planner
-from transom.plan.strategy import Place, Strategy
-from transom.results.batch_input import BatchInput
-from transom.results.emit import EmitBackend, EmitContext, emit
-from transom.results.result_rows import Moment, ResultBatch, Stored
-from transom.results.shard_work import ShardWork
+from transom.plan.strategy import Strategy
+from transom.results.condition_columns import DECISION
+from transom.results.reported_results import reported_schema
+from transom.results.result_rows import ResultBatch, result_schema
+from transom.runtime.batch_replay import BatchReplay
 from transom.runtime.declarations import Declared
 from transom.runtime.query_directory import QueryDirectory
 from transom.runtime.registry import RegisteredQuery
 from transom.runtime.row_history import RowHistory
-from transom.sql.catalog import Scalars
+from transom.runtime.sealed_slices import SealedSlices
+from transom.sql.query import Query, free_name
 from transom.state.retained_rows import RetainedBatch, RetainedFile, RetainedRows
-from transom.state.state import ClockState, State, StreamState
-from transom.windows.closed_time import Closed
-from transom.windows.ids import wid_from, window_end
+from transom.state.state import State
 from transom.windows.intervals import LOWEST, IntervalSet
-from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
-
-JOINED_ROWS = 20_000  # most rows of batches that are replayed together: live batches wait for them
 
 
 @dataclass(frozen=True)
 class BackfillProgress:
-    """How far retained rows were replayed for a query: since which time, and so many of all batches and rows."""
+    """How far retained rows were replayed for a query: since which time, and so many of all batches and rows.
 
-    since: int
+    `since` is None if all retained rows are replayed. Sealed slices stood for `sliced_rows` of the rows.
+    """
+
+    since: int | None
     batches: int
     all_batches: int
     rows: int
     all_rows: int
+    sliced_rows: int = 0
 
     @property
     def share(self) -> float:
@@ -66,24 +63,8 @@ class BackfillProgress:
         return self.rows / self.all_rows if self.all_rows else 0.0
 
 
-@dataclass
-class _DriverOnly(EmitBackend):
-    """What emit needs while batches are replayed: all state is on the driver, and no query reads another."""
-
-    scalars: Scalars
-
-    def read_shards(self, works: Sequence[ShardWork], moment: Moment) -> tuple[Mapping[str, Stored], int]:
-        return {}, 0
-
-    def fetch_shards(self, works: Sequence[ShardWork], moment: Moment) -> Mapping[str, pa.Table]:
-        return {}
-
-    def aggregate(self, batch: BatchInput, rows: pa.Table, state: State) -> Outcome:
-        raise AssertionError("a replayed query reads no results")
-
-
 class Backfill:
-    """The replay of retained batches for one query, a batch at a time."""
+    """The replay of retained batches for one query, a batch at a time, each within a limit of time."""
 
     def __init__(
         self,
@@ -94,35 +75,23 @@ class Backfill:
         backend: Backend,
         tables: StaticTables,
         strategy: Strategy,
+        slices: SealedSlices,
+        versions: Mapping[str, int],
+        time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ):
-        self.stream, self.since, self.history, self.backend, self.tables = (
-            stream,
-            since,
-            history,
-            backend,
-            tables,
-        )
-        self.query = replace(query, query=replace(query.query, emit=None))  # only finals are replayed
-        self.rules: StreamRules = replace(
-            stream.rules, horizon=None, overload=None, max_ahead=None, live=False, partition=None
-        )
-        self.planner = Planner(replace(strategy, place=Place.DRIVER))
-        self.results: list[ResultBatch] = []
+        self.stream, self.since, self.history, self.slices = stream, since, history, slices
+        self.time_limit, self.most_results = time_limit, strategy.limits.backfill_results
+        self.query = query
+        missed = self._retained().missed | IntervalSet.of((LOWEST, since))
+        self.replay = BatchReplay(query, stream, backend, tables, strategy, missed, versions)
         self.replayed, self.rows = 0, 0  # batches and rows
+        self.sliced_rows = 0  # of the rows, those that sealed slices stood for
         self.first: int | None = None  # the first batch that was replayed
         self.last = 0  # the last one
         self._loaded: Iterator[tuple[RetainedBatch, int, pa.Table | None]] = iter(())
-        texts = query.query.scalar_texts
-        self._reads_clock = any(at_clock(text, 0) != text for text in texts)
-        joining = Membership({self.query.name: self.query}, [self.query])
-        self.state = self.planner.begin(State(), joining)
-        own = self.state.queries[self.query.name]
-        unseen = self._retained().missed | IntervalSet.of((LOWEST, since))
-        own = replace(own, unseen=unseen).for_window(query.query.window.range)
-        self.state = replace(self.state, queries={self.query.name: own})
 
     def _retained(self) -> RetainedRows:
-        return self.history.committed.get(self.stream.name, RetainedRows())
+        return self.history.retained(self.stream.rules.clock)
 
     def _next_file(self) -> RetainedFile | None:
         """The next file with batches to replay."""
@@ -140,160 +109,98 @@ class Backfill:
         files = [file for file in self._retained().files if self._counts(file)]
         batches, rows = sum(file.batches for file in files), sum(file.rows for file in files)
         return BackfillProgress(
-            self.since, self.replayed, max(self.replayed, batches), self.rows, max(self.rows, rows)
+            None if self.since == LOWEST else self.since,
+            self.replayed,
+            max(self.replayed, batches),
+            self.rows,
+            max(self.rows, rows),
+            self.sliced_rows,
         )
 
     def step(self) -> bool:
         """Replay the next batch, or some that have the same effect together; False if there is none."""
         for batch, batches, rows in self._loaded:
-            self._replay(batch, rows)
+            with self.time_limit():
+                self.replay.run(batch, rows)
+            self._check_results()
+            self.first = batch.batch_id if self.first is None else self.first
+            self.last, self.rows = batch.batch_id, self.rows + batch.rows
             self.replayed += batches
             return True
         file = self._next_file()
         if file is None:
             return False
-        self._loaded = self._batches(file)
+        with self.time_limit():
+            self._loaded = self._batches(file)
+        self._check_results()
         return self.step()
+
+    def _check_results(self) -> None:
+        """Refuse to keep more results than the limit until the query takes part: they are in memory."""
+        if self.replay.result_rows > self.most_results:
+            raise CostError(
+                f"its past has more than {self.most_results:,} results, which wait in memory until it takes part: ask "
+                "for a shorter past, use a longer SLIDE or fewer groups, or raise the setting backfill_results"
+            )
 
     def _batches(self, file: RetainedFile) -> Iterator[tuple[RetainedBatch, int, pa.Table | None]]:
         """The batches of a file that were not replayed yet; neighbours that may be replayed together are one."""
-        batches, table = self.history.read(file)
+        sliced = self.slices.for_replay(file, self.replay) if file.first > self.last else None
+        if sliced is not None:
+            self.replay.add(sliced)
+            self.rows, self.sliced_rows = self.rows + sliced.row_count, self.sliced_rows + sliced.row_count
+            self.replayed += file.batches - len(sliced.batches)
+            return self.replay.joined(sliced.batches, sliced.rows)
+        batches, table = self.history.read(file, self.replay.columns)
         start = sum(batch.rows for batch in batches if batch.batch_id <= self.last)
-        run: list[RetainedBatch] = []
-        for batch in [batch for batch in batches if batch.batch_id > self.last]:
-            if run and (
-                self._reads_clock or not _may_join(run, batch) or not self._is_in_time(batch, run[-1])
-            ):
-                yield _joined(run), len(run), _rows_of(table, start, run)
-                start, run = start + sum(one.rows for one in run), []
-            run.append(batch)
-        if run:
-            yield _joined(run), len(run), _rows_of(table, start, run)
-
-    def _is_in_time(self, batch: RetainedBatch, last: RetainedBatch) -> bool:
-        """Whether no row of a batch is late for a window that was closed after the batch before."""
-        closed, window = last.after.watermark(), self.query.query.window
-        if batch.low is None or closed is None or batch.low >= closed:
-            return True
-        return not window.is_session and int(window_end(window, wid_from(window, batch.low))) > closed
-
-    def _replay(self, batch: RetainedBatch, rows: pa.Table | None) -> None:
-        """Run a batch as it was run then, for the new query alone."""
-        stream = self.state.stream(self.stream.name)
-        if self.first is None:
-            self.first = batch.batch_id
-            self._close_at_once(stream, batch.before)
-        elif stream.clock(self.rules.clock).closed != batch.before:
-            self._emit(BatchInput(self.rules, [self.query], clock=batch.clock, closed=batch.before))
-        outcome = Outcome()
-        if rows is not None:
-            outcome = self._aggregated(batch, rows)
-        if batch.shed:
-            self._shed(batch.shed)
-        given = BatchInput(
-            self.rules, [self.query], outcome, ended=batch.ended, clock=batch.clock, closed=batch.after
-        )
-        self._emit(given)
-        self.last, self.rows = batch.batch_id, self.rows + batch.rows
-
-    def _close_at_once(self, stream: StreamState, closed: Closed) -> None:
-        """Begin with what was closed before the first batch."""
-        clocks = {self.rules.clock: ClockState(closed=closed)}
-        self.state = replace(
-            self.state,
-            streams={**self.state.streams, self.stream.name: replace(stream, clocks=clocks)},
-        )
-
-    def _shed(self, times: IntervalSet) -> None:
-        stream = self.state.stream(self.stream.name)
-        clock = self.rules.clock
-        clocks = {**stream.clocks, clock: stream.clock(clock).with_shed(times)}
-        self.state = replace(
-            self.state, streams={**self.state.streams, self.stream.name: replace(stream, clocks=clocks)}
-        )
-
-    def _aggregated(self, batch: RetainedBatch, rows: pa.Table) -> Outcome:
-        columns = self.stream.columns
-        typed = pa.table({name: rows[name].cast(kind) for name, kind in columns.items()})
-        data = DataBatch(
-            self.backend.frame(typed),
-            columns,
-            self.rules,
-            [self.query],
-            self.state,
-            self.planner.plan(self.state, [self.query]),
-            batch.clock,
-            {},
-            on_driver=True,
-            is_judged=True,
-            limits=self.planner.strategy.limits,
-        )
-        with IngestRun(data, self.tables, self.backend) as run:
-            return run.process().outcome
-
-    def _emit(self, batch: BatchInput) -> None:
-        context = EmitContext(
-            clock=batch.clock, made=batch.clock, streams=(self.stream.name,), planner=self.planner
-        )
-        effects = _DriverOnly(self.backend.scalars)
-        output = emit(self.state, [batch], [self.query], context, None, effects)
-        self.state = output.state
-        self.results += output.results.batches
+        rest = [batch for batch in batches if batch.batch_id > self.last]
+        return self.replay.joined(rest, None if table is None else table.slice(start))
 
     def state_of(self, name: str) -> State:
         """The state that the replayed batches made, of the query under its present name."""
-        if name == self.query.name:
-            return self.state
-        queries = {name: self.state.queries[self.query.name]}
+        state, schema = self.replay.state, reported_schema(self.query)
+        reported = state.reported.get(self.query.name)
         return replace(
-            self.state, queries=queries, accounts=self.state.accounts.renamed(self.query.name, name)
+            state,
+            queries={name: state.queries[self.query.name]},
+            accounts=state.accounts.renamed(self.query.name, name),
+            past=state.past.renamed(self.query.name, name),
+            reported={} if reported is None else {name: _with_columns(reported, schema, {})},
         )
 
     def results_in(self, name: str, batch_id: int, made: int) -> list[ResultBatch]:
         """The results of windows that closed before the query took part in batches, as results of a batch."""
         return [
-            _in_batch(results, name, batch_id, made) for results in self.results if results.table.num_rows
+            _in_batch(results, self.query.query, name, batch_id, made)
+            for results in self.replay.results
+            if results.table.num_rows
         ]
 
 
-def _may_join(run: Sequence[RetainedBatch], batch: RetainedBatch) -> bool:
-    """Whether a batch may be replayed together with those before it, if all its rows are in time.
+def _in_batch(results: ResultBatch, query: Query, name: str, batch_id: int, made: int) -> ResultBatch:
+    """Results of one replayed query, under another name, as those of a batch.
 
-    The rows that are in time are the same then, and no window that closed before the batch gets a row of it.
+    They had no latency, estimates of their values were not made, and HAVING was not decided early.
     """
-    last = run[-1]
-    if last.ended or last.shed or batch.ended or batch.shed or batch.before != last.after:
-        return False
-    if not run[0].before.is_prefix or not last.after.is_prefix or not batch.after.is_prefix:
-        return False
-    return sum(one.rows for one in run) + batch.rows <= JOINED_ROWS
+    table, rows, schema = results.table, results.table.num_rows, result_schema(query)
+    items = [item.name for item in query.items]
+    values: dict[str, int | str | None] = {"batch": batch_id, "made": made, "latency": None}
+    if query.early_decision is not None:
+        values[DECISION] = MISSED
+    named = {free_name(name, items): value for name, value in values.items()}
+    return ResultBatch([name], np.array([0, rows], np.int64), _with_columns(table, schema, named))
 
 
-def _joined(run: Sequence[RetainedBatch]) -> RetainedBatch:
-    """Batches as one."""
-    rows = sum(batch.rows for batch in run)
-    return replace(run[-1], rows=rows, before=run[0].before)
-
-
-def _rows_of(table: pa.Table | None, start: int, run: Sequence[RetainedBatch]) -> pa.Table | None:
-    rows = sum(batch.rows for batch in run)
-    return None if table is None or not rows else table.slice(start, rows)
-
-
-def _in_batch(results: ResultBatch, name: str, batch_id: int, made: int) -> ResultBatch:
-    """Results of one replayed query, under another name, as those of a batch; they had no latency."""
-    table = results.table
-    values = {"batch": batch_id, "made": made, "latency": None}
-    for column, value in values.items():
-        place = table.schema.get_field_index(column)
-        field = table.schema.field(place)
-        scalar = (
-            pa.scalar(value, pa.int64()).cast(field.type)
-            if value is not None
-            else pa.scalar(None, field.type)
-        )
-        table = table.set_column(place, field, pa.repeat(scalar, table.num_rows))
-    return ResultBatch([name], np.array([0, table.num_rows], np.int64), table)
+def _with_columns(table: pa.Table, schema: pa.Schema, values: Mapping[str, int | str | None]) -> pa.Table:
+    """A table with the columns of a schema: some with one value, and null where it has no such column."""
+    columns = []
+    for field in schema:
+        if field.name in values or field.name not in table.column_names:
+            value = pa.scalar(values.get(field.name))
+            columns.append(pa.repeat(value, table.num_rows).cast(field.type))
+        else:
+            columns.append(table[field.name])
+    return pa.table(columns, schema=schema)
 
 
 class Backfills:
@@ -306,11 +213,17 @@ class Backfills:
         history: RowHistory,
         backend: Backend,
         strategy: Strategy,
+        slices: SealedSlices,
+        time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ):
-        self.directory, self.declared, self.history = directory, declared, history
-        self.backend, self.strategy = backend, strategy
+        self.directory, self.declared, self.history, self.slices = directory, declared, history, slices
+        self.backend, self.strategy, self.time_limit = backend, strategy, time_limit
         self.credit = 0.0  # seconds that may be spent before the next live batch
         self._running: dict[str, Backfill] = {}  # by identity of the query
+        self._late: set[str] = set()  # identities of queries whose replay missed the deadline once
+        self._problems: dict[
+            str, str
+        ] = {}  # by identity: why a backfill failed, until its query is suspended
 
     def waiting(self) -> list[RegisteredQuery]:
         """The queries that retained rows are replayed for, oldest first."""
@@ -341,7 +254,16 @@ class Backfills:
                     f"the stream {query.query.stream} does not retain rows any more: declare it with retain"
                 )
             running = self._running[entry.identity] = Backfill(
-                query, stream, since, self.history, self.backend, self.declared.tables, self.strategy
+                query,
+                stream,
+                since,
+                self.history,
+                self.backend,
+                self.declared.tables,
+                self.strategy,
+                self.slices,
+                self.declared.versions,
+                self.time_limit,
             )
         return running
 
@@ -352,14 +274,29 @@ class Backfills:
         running = self._running.get(entry.identity)
         if running is not None:
             return running.progress()
-        return BackfillProgress(entry.backfill, 0, 0, 0, 0)
+        return BackfillProgress(None if entry.backfill == LOWEST else entry.backfill, 0, 0, 0, 0)
 
     def caught_up(self, entry: RegisteredQuery) -> Backfill:
         """The backfill of a query, with all committed batches replayed."""
-        backfill = self.of(entry)
-        while backfill.step():
+        if (problem := self._problems.get(entry.identity)) is not None:
+            raise StateError(problem)
+        while self._step(entry):
             pass
-        return backfill
+        return self.of(entry)
+
+    def _step(self, entry: RegisteredQuery) -> bool:
+        """Replay the next batch for a query; False if there is none.
+
+        A replay that misses the deadline begins again, once: the machine may have been busy.
+        """
+        try:
+            return self.of(entry).step()
+        except DeadlineError:
+            if entry.identity in self._late:
+                raise
+            self._late.add(entry.identity)
+            del self._running[entry.identity]
+            return True
 
     def spend(self, seconds: float) -> bool:
         """Replay batches for so long, at least one; whether there was something to replay.
@@ -371,8 +308,7 @@ class Backfills:
         began = time.perf_counter()
         for entry in queue:
             try:
-                backfill = self.of(entry)
-                while backfill.step():
+                while self._step(entry):
                     if time.perf_counter() - began >= seconds:
                         return True
                 self.directory.push([Adopt(entry.name, entry.since)])
@@ -383,14 +319,19 @@ class Backfills:
     def failed(self, entry: RegisteredQuery, error: Exception) -> str:
         """Give up a backfill; the reason for which its query is suspended."""
         self._running.pop(entry.identity, None)
-        problem = f"its backfill failed: {self.backend.error_text(error)}"
-        log.warning("query %s is suspended: %s", entry.name, problem)
+        problem = self._problems.get(entry.identity)
+        if problem is None:
+            problem = f"its backfill failed: {self.backend.error_text(error)}"
+            self._problems[entry.identity] = problem
+            log.warning("query %s is suspended: %s", entry.name, problem)
         return problem
 
     def after_batch(self, seconds: float) -> None:
         """Replay batches after a live batch that took so long, for as long as the limits allow."""
         waiting = {entry.identity for entry in self.waiting()}
         self._running = {identity: each for identity, each in self._running.items() if identity in waiting}
+        self._late &= waiting
+        self._problems = {identity: each for identity, each in self._problems.items() if identity in waiting}
         if not waiting:
             self.credit = 0.0
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from transom.alerts.events import AlertEvent
 from transom.kernel.aggregate import Outcome
 from transom.results.result_rows import Results
 from transom.sql.bound_query import BoundQuery
@@ -31,6 +32,7 @@ class BatchReport:
     work: Mapping[str, Work] = field(default_factory=dict)  # of each stream
     spent: Mapping[str, float] = field(default_factory=dict)  # where the seconds went
     renamed: Sequence[tuple[str, str]] = ()  # queries that got another name with the batch: before and after
+    alerts: Sequence[AlertEvent] = ()
 
 
 @dataclass(frozen=True)

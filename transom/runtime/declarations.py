@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from transom.backends.base import Backend
 from transom.elements import Clock
@@ -13,6 +13,7 @@ from transom.ingest.streams import Stream
 from transom.ingest.tables import StaticTables
 from transom.plan.limits import Limits
 from transom.sql.catalog import Catalog, Relation
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.storage.file_store import Store
 from transom.windows.stream_rules import DerivedRules, StreamRules
@@ -101,18 +102,35 @@ class Declared:
             self.backend.time_zone,
             frozenset(self.qualities),
             collected_values=self.limits.collected_values,
+            is_unique=self._is_unique,
         )
 
-    def check_version(self, table: str, version: int, queries: Iterable[Query]) -> None:
-        """Refuse a new version of a table in which the columns that queries read are not what they were."""
+    def _is_unique(self, table: str, keys: Sequence[str]) -> bool:
+        """Whether no two rows of a static table, as it is now, have the same values in some columns."""
+        return self.tables.is_unique(table, self.versions[table], keys)
+
+    def check_version(
+        self, table: str, version: int, queries: Iterable[Query], preferred: Iterable[PreferenceQuery] = ()
+    ) -> None:
+        """Refuse a new version of a table in which the columns that queries read are not what they were.
+
+        The tables of queries with a preference have one row for each key.
+        """
         if table not in self.versions:
             return
         before, after = (self.tables.columns(table, v) for v in (self.versions[table], version))
-        for query in queries:
-            for join in query.joins:
-                for column in (*join.keys, *join.columns) if join.table == table else ():
-                    if after.get(column) != before[column]:
-                        raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
+        of_preferred = [join for query in preferred for side in query.sides for join in side.joins]
+        for join in (*(join for query in queries for join in query.joins), *of_preferred):
+            for column in (*join.keys, *join.columns) if join.table == table else ():
+                if after.get(column) != before[column]:
+                    raise SettingError(f"queries need the column {column} of {table}, {before[column]}")
+        for join in of_preferred:
+            if join.table != table or join.is_membership or self.tables.is_unique(table, version, join.keys):
+                continue
+            keys = ", ".join(join.keys)
+            raise SettingError(
+                f"queries WITH PREFERENCE need one row of {table} for each {keys}, and there are several"
+            )
 
 
 def _unjoinable(stream: Stream) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from transom.aggregates.python_aggregates import PythonAlgebra, register_python_aggregate
+from transom.alerts.events import ActiveAlert
 from transom.api.parameters import with_parameters
 from transom.api.records import SummaryStatus
 from transom.backends.base import Backend
@@ -21,6 +22,7 @@ from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
 from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
 from transom.errors import SettingError, SQLError, StateError, near_miss
+from transom.gc_pause import collect_after_growth, pause_garbage_collection
 from transom.ingest.event_time import event_time
 from transom.ingest.file_log import FileLog
 from transom.ingest.source_description import SourceDescription
@@ -32,12 +34,14 @@ from transom.ingest.sources import (
     with_time_column,
 )
 from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
+from transom.plan.compiled_query import compile_query
 from transom.plan.decisions import DecisionRecord
 from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
 from transom.plan.query_cost import check_summary
+from transom.runtime.alert_handles import AlertHandle, Alerting
 from transom.runtime.backfill_start import backfill_starts
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.batch_traces import BatchTraces
@@ -56,7 +60,6 @@ from transom.runtime.options import (
     declared_column,
     length,
     overload_rule,
-    partition_rule,
     sharing_strategy,
     stream_rules,
 )
@@ -78,6 +81,7 @@ from transom.runtime.views import (
     run_view_statement,
     view_infos,
 )
+from transom.runtime.watermark_options import MOST_CLOCKS, NO_OPTIONS, WATERMARK_DEFAULTS, WatermarkOptions
 from transom.sql.bound_query import BoundQuery
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
@@ -155,6 +159,7 @@ class Engine:
         )
         self._names = 0
         self._tables = TableVersions(self._loop)
+        self.alerting = Alerting(self._loop, lambda name: self.query(name).bound, self._runner.wake)
 
     @property
     def spark(self) -> Any:
@@ -213,6 +218,11 @@ class Engine:
         share: int = 3,
         partition: str | None = "default",
         partition_idle: Any = "1 minute",
+        watermark_by: str | None = None,
+        watermark_clocks: int = MOST_CLOCKS,
+        slack_start: Any = "default",
+        slack_min: Any = None,
+        slack_max: Any = None,
         retain: Any = None,
         format: str | None = None,
         schema: str | None = None,
@@ -238,7 +248,11 @@ class Engine:
 
         `partition` is an expression over a row: the watermark follows the partition that is furthest behind, of those
         that brought a row within `partition_idle` (None: of all). By default these are the partitions of a topic of
-        Kafka, and other sources have none.
+        Kafka, and other sources have none. `watermark_by` is a column: each of its values has a clock of its own, and
+        windows of queries that group by it close group by group. `watermark_clocks` is the most clocks of either kind.
+
+        A `slack` such as "99.9%" is learned: so large that this share of the rows is in time. It begins with
+        `slack_start` (1 minute), and stays from `slack_min` to `slack_max`.
 
         `retain` is for how long of the stream's time its accepted rows are kept under the checkpoint, such as "7 days",
         so that queries that are registered later can ask for the past (`since`).
@@ -258,7 +272,9 @@ class Engine:
             {Punctuation: punctuation, Prod: prod},
             time_unit,
             left_out,
-            (partition, partition_idle),
+            WatermarkOptions(
+                partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
+            ),
             retain,
         )
 
@@ -281,6 +297,11 @@ class Engine:
         share: int = 3,
         partition: str | None = None,
         partition_idle: Any = "1 minute",
+        watermark_by: str | None = None,
+        watermark_clocks: int = MOST_CLOCKS,
+        slack_start: Any = "default",
+        slack_min: Any = None,
+        slack_max: Any = None,
         retain: Any = None,
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
@@ -292,7 +313,9 @@ class Engine:
             rules,
             {Punctuation: punctuation, Prod: prod},
             time_unit,
-            partitions=(partition, partition_idle),
+            watermark=WatermarkOptions(
+                partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
+            ),
             retain=retain,
         )
         return Feed(self._parts, name, source)
@@ -344,6 +367,7 @@ class Engine:
             replayed,
             rules,
             {Punctuation: settings["punctuation"], Prod: settings["prod"]},
+            watermark=WatermarkOptions(**{option: settings[option] for option in WATERMARK_DEFAULTS}),
             retain=settings["retain"],
         )
         return Replay(name, replayed)
@@ -405,12 +429,12 @@ class Engine:
         markers: Mapping[type[Punctuation | Prod], str | None],
         time_unit: str | None = None,
         left_out: Mapping[str, str] | None = None,
-        partitions: tuple[str | None, Any] = (None, None),
+        watermark: WatermarkOptions = NO_OPTIONS,
         retain: Any = None,
     ) -> None:
         """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead.
 
-        `left_out` are columns of types that are not supported. `partitions` are the expression and the idle time.
+        `left_out` are columns of types that are not supported.
         """
         self._check_new(name)
         columns = visible(source.columns)
@@ -423,9 +447,15 @@ class Engine:
         else:
             spelled = declared_column(name, time, columns)
             columns = with_time_column(columns, spelled)
-        checked_rules = stream_rules(name, columns, spelled, *rest)
-        sql, idle = partition_rule(name, source.columns, columns, *partitions, self._backend.scalars)
-        checked_rules = replace(checked_rules, partition=sql, partition_idle=idle)
+        rest[0], share = watermark.fixed_slack(rest[0], spelled)
+        checked_rules = watermark.checked(
+            name,
+            stream_rules(name, columns, spelled, *rest),
+            share,
+            source.columns,
+            columns,
+            self._backend.scalars,
+        )
         given = {kind: marker for kind, marker in markers.items() if marker is not None}
         for kind, marker in given.items():
             self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
@@ -575,13 +605,18 @@ class Engine:
             stream = loop.declared.streams.get(query.stream)
             if query.overload is not None and stream is not None and stream.rules.overload is None:
                 log.warning("%s says ON OVERLOAD PREFER, and %s has no budget to exceed", name, stream.name)
+        naive = loop.directory.registry.naive
+        with pause_garbage_collection():
+            compiled = {name: compile_query(name, query, naive).prepare() for name, query in bound.items()}
         with loop.directory.lock:
             new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
             loop.directory.bound |= {text: bound[name] for name, text in new.items() if name in bound}
+            loop.directory.compiled |= {name: compiled[name] for name in new if name in compiled}
             loop.directory.bound_preference_queries |= {
                 text: preference_queries[name] for name, text in new.items() if name in preference_queries
             }
             loop.directory.push(Register(name, text, partial, starts.get(name)) for name, text in new.items())
+        collect_after_growth(len(new), len(loop.directory.texts))
         self._wake()
         return {
             name: PreferenceHandle(self._parts, name, text, preference_queries[name])
@@ -621,7 +656,7 @@ class Engine:
                 statement,
             )
         with loop.directory.lock:
-            catalog = loop.directory.catalog()
+            catalog = replace(loop.directory.catalog(), queries=frozenset(loop.directory.texts))
             if isinstance(read, Summary):
                 summary = bind_summary(statement, catalog)
                 if summary.name not in catalog.summaries:
@@ -680,6 +715,7 @@ class Engine:
         """Stop; what is committed is kept, and a new engine on the same checkpoint continues from there."""
         self._tables.stop_refreshing()
         self._runner.stop()
+        self.alerting.stop()
         self._backend.stop()
         if self._traces is not None:
             self._traces.stop()
@@ -776,16 +812,18 @@ class Engine:
     def _prodded_streams(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
         """The stream that is named, the streams that the queries read, or all."""
         directory = self._loop.directory
+        preferred = directory.registry.read_preferences()
         if stream is not None:
             derived_streams = [
                 each
                 for each in self._loop.declared.streams.values()
                 if each.derived is not None and stream in each.derived.streams
             ]
-            return [directory.source(stream), *derived_streams]
+            results = [name for name, query in preferred.items() if stream in query.streams]
+            return [directory.source(stream), *derived_streams, *map(directory.source, results)]
         if queries is None:
-            joined = map(directory.source, directory.stream_joins())
-            return [*self._loop.declared.streams.values(), *joined]
+            made = map(directory.source, [*directory.stream_joins(), *preferred])
+            return [*self._loop.declared.streams.values(), *made]
         bound = (self.query(name).bound for name in queries)
         streams = dict.fromkeys(
             stream
@@ -802,11 +840,12 @@ class Engine:
         where: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The answer of a query without SLIDE that need not be registered, from the last committed batch.
+        """The answer of a query that need not be registered, from the last committed batch.
 
-        Registered queries must keep what it reads: the same tuples and attributes, by the same or finer groups, with
-        a window at least as long. `at` and `where` are as in a query's `lookup`. The metadata `stores` of the
-        table's schema names the stores that answered.
+        A query without SLIDE is answered from what registered queries keep: the same tuples and attributes, by the
+        same or finer groups, with a window at least as long. Otherwise, and for queries with SLIDE and windows of the
+        past, the rows that the stream retains are read. `at` (or AS OF in the text) and `where` are as in a query's
+        `lookup`. The metadata `stores` of the table's schema names what answered.
         """
         sql = with_parameters(sql, parameters)
         refuse_statement(sql)
@@ -843,6 +882,19 @@ class Engine:
         followers = self._loop.followers
         followers.append(callback)
         return lambda: followers.remove(callback) if callback in followers else None
+
+    def alert(self, name: str, query: str | QueryHandle, **terms: Any) -> AlertHandle:
+        """Create an alert that fires while the HAVING of a query is true, for each of its groups.
+
+        Terms are `for_windows`, `resolve_after`, `repeat_every`, `labels`, `annotations` and `sinks`, as those of
+        `alerting.alert`. Silences and the sinks of alerts are in `alerting`.
+        """
+        query = query.name if isinstance(query, QueryHandle) else query
+        return self.alerting.alert(name, query, **terms)
+
+    def alerts(self) -> list[ActiveAlert]:
+        """The groups of alerts that are firing or pending, those that fire first."""
+        return self.alerting.active()
 
     def sink(self, format: str, path: str | None = None, **options: Any) -> None:
         """Write the results of all queries, in one schema, with any writer of the backend."""

@@ -21,6 +21,7 @@ from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.placement import placement_group
 from transom.plan.slot_sources import readable_slots
 from transom.plan.strategy import Place, Strategy
+from transom.results.condition_columns import condition_columns
 from transom.results.result_rows import Moment, Stored, computed_texts, result_schema
 from transom.results.shard_work import ShardWork
 from transom.results.top_rows import order_columns
@@ -147,7 +148,7 @@ class ExecutorState:
                     counts.setdefault(name, {})[f"{directory}/{file}"] = count
         for name, files in counts.items():
             bound = queries[name].query
-            schema = pa.schema([*result_schema(bound), *order_columns(bound)])
+            schema = pa.schema([*result_schema(bound), *order_columns(bound), *condition_columns(bound)])
             total = sum(files.values())
             closed.stored[name] = StoredResults(self.store, tuple(files), total, names[name], schema)
 

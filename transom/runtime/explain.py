@@ -81,7 +81,8 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
     control = [*(intent.control if intent else ()), *loop.directory.waiting.control]
     partial = {element.name for element in control if isinstance(element, Register) and element.partial}
     queries = _chosen(registry.of_kind(CompiledQuery), living) | waiting
-    by_spark, by_worker = _placed(loop.backend, catalog, queries)
+    preferred = _chosen(registry.of_kind(PreferenceQuery), living) | preference_queries
+    by_spark, by_worker = _placed(loop.backend, catalog, queries, preferred)
     return gather(
         Explained(
             {name: stream.rules for name, stream in loop.declared.queried().items()},
@@ -102,7 +103,7 @@ def explanation(loop: BatchLoop, more: Mapping[str, str] | None = None) -> Expla
                 for name, stream in loop.declared.streams.items()
                 if stream.derived is not None
             },
-            preference_queries=_chosen(registry.of_kind(PreferenceQuery), living) | preference_queries,
+            preference_queries=preferred,
             by_spark=by_spark,
             by_worker=by_worker,
         )
@@ -119,7 +120,10 @@ def _view_readers(texts: Mapping[str, str], catalog: Catalog) -> dict[str, tuple
 
 
 def _placed(
-    backend: Backend, catalog: Catalog, queries: Mapping[str, CompiledQuery]
+    backend: Backend,
+    catalog: Catalog,
+    queries: Mapping[str, CompiledQuery],
+    preference_queries: Mapping[str, PreferenceQuery],
 ) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
     """By stream, the scalar expressions that Spark evaluates for rows on the driver, with the reasons, and those that a
     worker process evaluates."""
@@ -129,6 +133,8 @@ def _placed(
         relation = catalog.streams.get(stream)
         if relation is None and stream in queries:
             relation = relation_of(stream, queries[stream].query)
+        elif relation is None and stream in preference_queries:
+            relation = relation_of(stream, preference_queries[stream])
         joins = [pairs for query in reading if (pairs := query.stream_join) is not None]
         if relation is None and not joins:  # the query below has left
             continue
@@ -176,8 +182,10 @@ def _waiting(loop: BatchLoop, texts: dict[str, str]) -> dict[str, CompiledQuery]
         else:
             bound[name] = bound_before
     if unbound:
-        joined = loop.directory.registry.queries() | {
-            n: q for n, q in bound.items() if not isinstance(q, SQLError)
+        joined = {
+            **loop.directory.registry.readable(),
+            **loop.directory.known_preference_queries(),
+            **{n: q for n, q in bound.items() if not isinstance(q, SQLError)},
         }
         bound |= bind_all(unbound, loop.directory.catalog(), loop.backend.scalars, joined)
     naive = loop.directory.registry.naive

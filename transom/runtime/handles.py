@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +19,9 @@ from transom.estimates import Accuracy
 from transom.estimates.feedback import new_estimator
 from transom.ingest.late_rows import MISSED_BY
 from transom.ingest.sources import FeedSource
-from transom.ondemand.lookup import lookup_schema
 from transom.plan.compiled_query import compile_query
 from transom.plan.decisions import DecisionRecord
+from transom.results.newest_results import ResultPlaces, newest_results
 from transom.results.result_rows import result_schema
 from transom.runtime.backfill import BackfillProgress
 from transom.runtime.delivery import Delivery
@@ -35,6 +35,7 @@ from transom.runtime.prods import ProdAnswers, prod_of, punctuation_of
 from transom.runtime.query_changes import EditOutcome, QueryChanges, checked_units
 from transom.runtime.registry import RegisteredQuery
 from transom.sql.bound_query import BoundQuery
+from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
 from transom.state.accounts import Accounts, QueryAccount
 from transom.state.promising import Coverage
@@ -125,6 +126,16 @@ class QueryHandle(ResultFrames):
             raise StateError(f"there is no query named {self.name}")
         return self._parts.loop.outputs.results(self.stored_name, result_schema(query), since)
 
+    def latest(self) -> pa.Table:
+        """The newest result of each window and group, without early results, in the columns of `results`.
+
+        Of a query with EMIT CORRECTIONS these are the corrected results, without those that were retracted. Of other
+        queries they are the final results."""
+        query, results = self._window_query(), self.results()
+        if query.is_row_query:
+            return results
+        return newest_results(results, ResultPlaces.of(query))
+
     @property
     def stored_name(self) -> str:
         """The name under which results are stored: the one that the query joined with."""
@@ -146,11 +157,14 @@ class QueryHandle(ResultFrames):
             return late_windows(self.name, query, accounts)
         if query.stream_join is not None:
             raise SettingError(f"{self.name} joins two streams: pairs that it missed are counted, not kept")
-        if query.stream not in loop.declared.streams:
+        stream = loop.declared.streams.get(query.stream)
+        if stream is None and query.stream in loop.directory.registry.of_kind(PreferenceQuery):
+            stream = loop.directory.source(query.stream)
+            stream = replace(stream, name=loop.directory.registry[query.stream].identity)
+        if stream is None:
             raise SettingError(
                 f"{self.name} reads the results of {query.stream}: those that it missed are counted, not kept"
             )
-        stream = loop.declared.stream(query.stream)
         late = loop.outputs.rows.late(stream, {self.stored_name: since})
         return late.drop_columns([MISSED_BY])
 
@@ -195,17 +209,19 @@ class QueryHandle(ResultFrames):
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The answer now, from the last committed batch: for the query's own window up to the newest row, or
-        for a shorter one (`range`, or `rows` of a window of rows). For queries without SLIDE.
+        """The answer for one window, from the last committed batch.
 
-        `at` lets the window end later than the newest row; `where` is a pattern on the groups.
+        A query without SLIDE answers for its own window, or a shorter one (`range`, or `rows` of a window of rows),
+        which ends at `at`, or at the newest row. A query with SLIDE needs `at`, and answers for its last window that
+        ends by then. Windows of the past, and those of a query with SLIDE, are computed from the rows that the stream
+        retains. `where` is a pattern on the groups.
         """
-        query = self._on_demand()
+        query = self._on_demand() if at is None else self._windowed()
         length = window_length(query, range, rows)
         if self._is_dropped:
             raise StateError(f"the query {self.name} was dropped")
-        if self._entry() is None:  # it joins with the next batch, and has no rows yet
-            return lookup_schema(query).empty_table()
+        if self._entry() is None:
+            return self._parts.lookups.waiting(self.name, self.text, length, at, where)
         return self._parts.lookups.registered(self.name, length, at, where)
 
     @property
@@ -220,6 +236,12 @@ class QueryHandle(ResultFrames):
         return query is not None and query.is_row_query
 
     @property
+    def corrects(self) -> bool:
+        """Whether late rows correct results of closed windows: the query has EMIT CORRECTIONS."""
+        query, _ = self._bound()
+        return isinstance(query, Query) and query.corrections is not None
+
+    @property
     def on_demand(self) -> bool:
         """Whether the query is without SLIDE: it is looked up, and reports nothing by itself."""
         query, _ = self._bound()
@@ -230,12 +252,19 @@ class QueryHandle(ResultFrames):
             if self.on_demand:
                 raise SettingError(f"{self.name} has no SLIDE: it pushes no results; call its lookup()")
 
-    def _on_demand(self) -> Query:
+    def _windowed(self) -> Query:
         query = self._window_query()
         if query.is_row_query:
             raise SettingError(f"{self.name} has no window: what it finds is pushed; read its results()")
+        return query
+
+    def _on_demand(self) -> Query:
+        query = self._windowed()
         if query.is_standing:
-            raise SettingError(f"{self.name} has SLIDE: its results are pushed; prod it for early ones")
+            raise SettingError(
+                f"{self.name} has SLIDE: its results are pushed; prod it for early ones, or look up a past window "
+                "with at='2013-01-01 12:00'"
+            )
         return query
 
     def accuracy(self) -> Accuracy:

@@ -22,7 +22,9 @@ from transom.elements import ClockKind
 from transom.gc_pause import allow_garbage_collection
 from transom.ingest.batch import DataBatch, Ingested, IngestRun
 from transom.ingest.derived_rows import derived_rows, row_texts
+from transom.ingest.row_readers import RowReaders
 from transom.ingest.sources import ResultSource
+from transom.ingest.stream_clocks import clocks_after, learns_delays
 from transom.ingest.stream_joins import JoinLimitError, arrive, join_rows
 from transom.ingest.streams import Carried, Stream, believable, carried_control
 from transom.ingest.tables import StaticTables
@@ -45,6 +47,7 @@ from transom.sql.binding.cascades import relation_of
 from transom.sql.query import JoinForm
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
+from transom.windows.partition_clocks import PartitionClocks
 
 log = logging.getLogger("transom")
 
@@ -60,6 +63,7 @@ class IngestedBatch:
     arrivals: Mapping[str, BatchArrival] = field(default_factory=dict)
     joined: Mapping[str, JoinedBatch] = field(default_factory=dict)  # by the stream of pairs
     derived: Mapping[str, Outcome] = field(default_factory=dict)  # by derived stream, of the batch's rows
+    clocks: PartitionClocks | None = None  # of the stream's partitions, if the batch brought rows of some
 
 
 class BatchRows:
@@ -153,7 +157,8 @@ class Ingest:
         joined = dict(self._joined(intent, rows, registry, state))
         for each in (outcome, *derived.values(), *(one.outcome for one in joined.values())):
             self._limit_matches(each, registry)
-        return IngestedBatch(credible, outcome, split.burst, arrivals, joined, derived)
+        clocks = clocks_after(stream, intent, outcome)
+        return IngestedBatch(credible, outcome, split.burst, arrivals, joined, derived, clocks)
 
     def _joined(
         self,
@@ -222,25 +227,38 @@ class Ingest:
     ) -> Outcome:
         """Aggregate results of a query, or of a join, as rows of the stream that other queries read."""
         inner = given.rules.clock.stream
-        join = registry.stream_joins().get(inner)
-        columns = (
-            dict(relation_of(inner, registry.query(inner)).columns) if join is None else join.pair_columns
-        )
+        join, preferred = registry.stream_joins().get(inner), registry.read_preferences().get(inner)
+        if join is not None:
+            columns = join.pair_columns
+        else:
+            query = registry.query(inner) if preferred is None else preferred
+            columns = dict(relation_of(inner, query).columns)
         stream = Stream(inner, columns, given.rules, ResultSource())
-        outcome = self._aggregated(intent, stream, rows, registry, state)
+        # Deferred results may come when windows are closed. Another query of the name may have other columns.
+        late_under = None if preferred is None else registry[inner].identity
+        outcome = self._aggregated(intent, stream, rows, registry, state, late_under)
         self._limit_matches(outcome, registry)
         return outcome
 
     def _aggregated(
-        self, intent: BatchIntent, stream: Stream, rows: pa.Table, registry: Registry, state: State
+        self,
+        intent: BatchIntent,
+        stream: Stream,
+        rows: pa.Table,
+        registry: Registry,
+        state: State,
+        late_under: str | None = None,
     ) -> Outcome:
-        """Aggregate rows that the engine itself produced."""
+        """Aggregate rows that the engine itself produced; late ones are written under a name, or only counted."""
         frame = self.backend.frame(rows)
         batch = self._batch(replace(intent, stream=stream.name), stream, frame, registry, state)
         # The outcome stays on the driver.
         batch = replace(batch, on_driver=True, shelf=None, most_groups=None)
         with IngestRun(batch, self.tables, self.backend) as run:
-            return run.process().outcome
+            ingested = run.process()
+            if late_under is not None:
+                self._write_late(intent, batch, ingested, registry, late_under)
+            return ingested.outcome
 
     def _batch(
         self, intent: BatchIntent, stream: Stream, frame: Frame, registry: Registry, state: State
@@ -268,6 +286,8 @@ class Ingest:
             limits=limits,
             row_queries=row_queries,
             matcher=matcher,
+            reading=self.planner.derived(stream.name, RowReaders.of, queries, on_demand, row_queries),
+            partitions=stream.partitions if learns_delays(stream, intent.sidelined) else None,
         ).with_rows(frame)
 
     def _run(
@@ -310,9 +330,14 @@ class Ingest:
         self.history.take(stream, intent.batch_id, rows, batch.columns, is_here)
 
     def _write_late(
-        self, intent: BatchIntent, batch: DataBatch, ingested: Ingested, registry: Registry
+        self,
+        intent: BatchIntent,
+        batch: DataBatch,
+        ingested: Ingested,
+        registry: Registry,
+        under: str | None = None,
     ) -> None:
-        stream = batch.rules.clock.stream
+        stream = under or batch.rules.clock.stream
         late = None if ingested.late is None else with_reason(ingested.late, batch)
         self.outputs.rows.write("late", stream, intent.batch_id, late, batch.is_on_driver(late))
         if late is not None:

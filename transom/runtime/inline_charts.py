@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from transom.texts import cut_text
+
 # Told apart on white and on black, and by people who see fewer colours.
 CHART_COLORS = ("#1b8a96", "#d97706", "#8b6fe0", "#d6498a", "#5a9e33", "#4a8be0", "#b08a12", "#7f8996")
 CHART_WIDTH, MARGIN, ROW = 480, 8, 18
@@ -73,7 +75,7 @@ def bar_chart(bars: Sequence[tuple[str, float]], label: str) -> str:
     for place, (name, value) in enumerate(bars):
         y = MARGIN + place * ROW
         width = max(1.0, (CHART_WIDTH - start - 60) * value / most)
-        parts.append(_text(start - 6, y + 10, _shortened(name), "end"))
+        parts.append(_text(start - 6, y + 10, cut_text(name, LABEL_LENGTH), "end"))
         parts.append(_rectangle(start, y, width, CHART_COLORS[0], f"{name}: {_number(value)}"))
         parts.append(_text(start + width + 6, y + 10, _number(value), muted=True))
     return _svg(len(bars) * ROW + 2 * MARGIN, label, parts)
@@ -120,7 +122,7 @@ def _line(points: Sequence[Point], color: str) -> str:
 
 def _legend(place: int, name: str, color: str, top: int = LINES_HEIGHT) -> str:
     x, y = MARGIN + place % 3 * (CHART_WIDTH - 2 * MARGIN) / 3, top + place // 3 * ROW
-    text = _shortened(name, LABEL_LENGTH * 2 // 3)
+    text = cut_text(name, LABEL_LENGTH * 2 // 3)
     return f'<rect x="{x:.1f}" y="{y + 3}" width="10" height="10" fill="{color}"/>' + _text(
         x + 14, y + 12, text
     )
@@ -144,10 +146,6 @@ def _svg(height: float, label: str, parts: Sequence[str]) -> str:
         f'viewBox="0 0 {CHART_WIDTH} {height}" font-family="sans-serif" font-size="11" fill="currentColor">'
         f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
     )
-
-
-def _shortened(text: str, length: int = LABEL_LENGTH) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _number(value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -26,21 +27,28 @@ from transom.ondemand.lookup import (
 )
 from transom.ondemand.store_specs import StoreSet, store_id, stores_read_by
 from transom.ondemand.stores import lookup_end
+from transom.ondemand.structures.runs import GroupPattern
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.plan.explain import keeps_text
 from transom.plan.explain.text_parts import name_list, readable
 from transom.results.result_rows import computed_texts
+from transom.runtime.backfill_start import past_moment
 from transom.runtime.loop import BatchLoop
-from transom.runtime.prods import instant_of
+from transom.runtime.past_lookups import PastWindow, answer_from_rows
 from transom.runtime.registry import Registry
 from transom.sql.binding.cascades import bind_all
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
 from transom.sql.query import Query
 from transom.state.state import State
+from transom.windows.ids import trailing_start
 
 MOST_TEXTS = 256  # compiled queries that were looked up without being registered
 ATTEMPTS = 8  # at a lookup whose files a newer batch deletes
+
+
+class NotKeptError(SettingError):
+    """No registered query keeps what a lookup needs."""
 
 
 @dataclass
@@ -71,12 +79,49 @@ class Lookups:
         if registry[name].paused:
             raise StateError(f"the query {name} is paused: resume it first")
         compiled = registry.executable(name, CompiledQuery)
+        return self._of_query(compiled, name, state, registry, length, at, where)
+
+    def waiting(self, name: str, sql: str, length: int | None, at: Any, where: GroupFilter) -> pa.Table:
+        """The answer of a query that joins with the next batch: from retained rows, or from stores that exist."""
+        compiled = self._compiled(sql)
+        return self._latest(
+            lambda state, registry: self._of_query(compiled, name, state, registry, length, at, where)
+        )
+
+    def _of_query(
+        self,
+        compiled: CompiledQuery,
+        name: str,
+        state: State,
+        registry: Registry,
+        length: int | None,
+        at: Any,
+        where: GroupFilter,
+    ) -> pa.Table:
+        moment = self._moment(compiled, state, at)
+        if compiled.is_standing:
+            if length is not None or moment is None:
+                raise SettingError(
+                    f"{name} has SLIDE: its results are pushed; prod it for early ones, or look up a past one of its "
+                    "windows with at='2013-01-01 12:00', without range"
+                )
+            past = PastWindow.before(compiled, moment, self._pattern(compiled, where))
+            return answer_from_rows(self.loop, past, state, registry.naive)
         whole = compiled.query.window.range
         if length is not None and length > whole:
             wanted, most = (shown_length(compiled.clock, one) for one in (length, whole))
             raise SettingError(f"{name} can be looked up for {most} or less, not for {wanted}")
-        lookup = self._lookup(compiled, whole if length is None else length, state, at, where)
-        if lookup is None or not lookup.stores.keys() <= state.stores.keys():
+        length = whole if length is None else length
+        if self._is_past(compiled, state, moment):
+            return self._past(compiled, length, moment, state, registry, where)
+        lookup = self._lookup(compiled, length, state, moment, where)
+        if lookup is None:
+            return lookup_schema(compiled.query).empty_table()
+        has_stores = lookup.stores.keys() <= state.stores.keys()
+        if self._retains(compiled) and not (has_stores and lookup.is_in_stores(state)):
+            with suppress(SettingError):  # retained rows may lack some, too
+                return self._past(compiled, length, lookup.end, state, registry, where)
+        if not has_stores:
             return lookup_schema(compiled.query).empty_table()
         return self._answered(lookup, state)
 
@@ -93,9 +138,74 @@ class Lookups:
             raise SettingError(
                 "a query without a window can't be looked up: register it, and read its results()"
             )
+        if compiled.query.backfill is not None:
+            raise SettingError(
+                "BACKFILL is for queries that are registered: leave it out; a lookup of the past has AS OF"
+            )
+        as_of = compiled.query.as_of
+        if at is not None and as_of is not None:
+            raise SettingError("the query has AS OF: leave at out")
+        at = as_of if at is None else at
+        if compiled.is_standing and at is None:
+            raise SettingError(
+                "the query has SLIDE: register it, or look up a past window of it with AS OF '2013-01-01 12:00'"
+            )
+        return self._latest(lambda state, registry: self._of_text(compiled, state, registry, at, where))
+
+    def _of_text(
+        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: GroupFilter
+    ) -> pa.Table:
+        moment = self._moment(compiled, state, at)
         if compiled.is_standing:
-            raise SettingError("the query has SLIDE: register it; only one without SLIDE can be looked up")
-        return self._latest(lambda state, registry: self._found(compiled, state, registry, at, where))
+            assert moment is not None
+            past = PastWindow.before(compiled, moment, self._pattern(compiled, where))
+            return answer_from_rows(self.loop, past, state, registry.naive)
+        length = compiled.query.window.range
+        if self._is_past(compiled, state, moment):
+            return self._past(compiled, length, moment, state, registry, where)
+        try:
+            return self._found(compiled, state, registry, moment, where)
+        except NotKeptError:
+            if not self._retains(compiled):
+                raise
+            return self._past(compiled, length, moment, state, registry, where)
+
+    def _past(
+        self,
+        compiled: CompiledQuery,
+        length: int,
+        moment: int | None,
+        state: State,
+        registry: Registry,
+        where: GroupFilter,
+    ) -> pa.Table:
+        """The answer for a window from retained rows; without a moment it ends at the newest row."""
+        end = lookup_end(compiled.clock, state.stream(compiled.query.stream)) if moment is None else moment
+        if end is None:
+            return lookup_schema(compiled.query).empty_table()
+        wanted = PastWindow(compiled, trailing_start(length, end), end, self._pattern(compiled, where))
+        return answer_from_rows(self.loop, wanted, state, registry.naive)
+
+    def _retains(self, query: CompiledQuery) -> bool:
+        """Whether the stream of a query retains rows."""
+        stream = self.loop.declared.streams.get(query.query.stream)
+        return stream is not None and stream.retain is not None
+
+    def _moment(self, query: CompiledQuery, state: State, at: Any) -> int | None:
+        """The time at which a window is to end; None: at the newest row."""
+        if at is None:
+            return None
+        if query.clock.kind is ClockKind.ROWS:
+            raise SettingError("windows of rows end at the newest row: leave `at` out")
+        return past_moment(query.clock, state.stream(query.query.stream), at, self._zone(query))
+
+    def _is_past(self, query: CompiledQuery, state: State, moment: int | None) -> bool:
+        """Whether a window ends before the newest row: stores do not keep such windows."""
+        end = lookup_end(query.clock, state.stream(query.query.stream))
+        return moment is not None and end is not None and moment < end
+
+    def _pattern(self, query: CompiledQuery, where: GroupFilter) -> GroupPattern:
+        return group_pattern(query, where, self.loop.backend.time_zone)
 
     def _latest(self, ask: Callable[[State, Registry], pa.Table]) -> pa.Table:
         """Answer from the last committed state; from the next one if that deleted files that are needed."""
@@ -110,33 +220,43 @@ class Lookups:
         raise AssertionError("not reached")
 
     def _found(
-        self, compiled: CompiledQuery, state: State, registry: Registry, at: Any, where: GroupFilter
+        self,
+        compiled: CompiledQuery,
+        state: State,
+        registry: Registry,
+        moment: int | None,
+        where: GroupFilter,
     ) -> pa.Table:
         bound = compiled.query
         sources = self._sources(compiled, registry)
         if not sources:
-            raise SettingError(
+            raise NotKeptError(
                 "nothing is kept that answers this query: no on-demand query over the same rows "
                 "(WHERE, joins) with at least its groups is registered"
             )
         longest = 0
         for store_set, finer in sources:
             for query in _readings(compiled, store_set, registry, finer):
-                lookup = self._lookup(query, bound.window.range, state, at, where, finer)
+                lookup = self._lookup(query, bound.window.range, state, moment, where, finer)
                 if lookup is None:
                     return lookup_schema(query.query).empty_table()
                 if not lookup.stores.keys() <= state.stores.keys() & store_set.reach.keys():
                     continue
                 reach = min(store_set.reach[key] for key in lookup.stores)
                 if bound.window.range <= reach:
+                    if self._retains(compiled) and not lookup.is_in_stores(state):
+                        with suppress(SettingError):
+                            return self._past(
+                                compiled, bound.window.range, lookup.end, state, registry, where
+                            )
                     names = [_store_name(store_set, key) for key in lookup.stores]
                     answer = self._answered(lookup, state)
                     return answer.replace_schema_metadata({"stores": "\n".join(names)})
                 longest = max(longest, reach)
         if longest:
             wanted, most = (shown_length(bound.clock, one) for one in (bound.window.range, longest))
-            raise SettingError(f"the query asks for {wanted}, and no more than {most} is kept")
-        raise SettingError(_why_not_answered(compiled, sources[0][0]))
+            raise NotKeptError(f"the query asks for {wanted}, and no more than {most} is kept")
+        raise NotKeptError(_why_not_answered(compiled, sources[0][0]))
 
     def _sources(
         self, compiled: CompiledQuery, registry: Registry
@@ -158,22 +278,17 @@ class Lookups:
         query: CompiledQuery,
         length: int,
         state: State,
-        at: Any,
+        moment: int | None,
         where: GroupFilter,
         finer: FinerStores | None = None,
     ) -> Lookup | None:
         """The window to look up; None while no row has come."""
-        stream, clock = self.loop.directory.source(query.query.stream), query.clock
-        end = lookup_end(clock, state.stream(stream.name))
-        if at is not None:
-            if clock.kind is ClockKind.ROWS:
-                raise SettingError("windows of rows end at the newest row: leave `at` out")
-            moment = instant_of(clock, at, self._zone(query))
-            if end is not None and moment < end:
-                raise SettingError("a lookup ends at the newest row or later: what was before is not kept")
-            end = moment if end is not None else None
-        pattern = group_pattern(query, where, self.loop.backend.time_zone)
-        return None if end is None else Lookup.over(query, length, end, pattern, at is not None, finer)
+        stream = self.loop.directory.source(query.query.stream)
+        newest = lookup_end(query.clock, state.stream(stream.name))
+        if newest is None:
+            return None
+        end = newest if moment is None else moment
+        return Lookup.over(query, length, end, self._pattern(query, where), moment is not None, finer)
 
     def _zone(self, query: CompiledQuery) -> str:
         """The zone of times that are written without an offset."""

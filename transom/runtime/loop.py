@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from transom.alerts.events import AlertEvent
 from transom.backends.base import Backend, Frame
-from transom.elements import Adopt, Control, Edit, Prod, Punctuation, Rename
+from transom.elements import Adopt, Clock, Control, Edit, Prod, Punctuation, Rename
 from transom.errors import BatchError, DeadlineError, StateError
 from transom.estimates.feedback import Observation
 from transom.gc_pause import pause_garbage_collection
+from transom.ingest.stream_clocks import released_streams, watermark_after
 from transom.ingest.streams import Stream, rows_as_prods
 from transom.kernel.aggregate import Outcome
 from transom.ondemand.cache import LookupCache
@@ -29,15 +32,19 @@ from transom.overload.sideline import Sideline
 from transom.plan.compiled_query import CompiledQuery
 from transom.plan.passes.admission import release_suspended
 from transom.plan.planner import Planner
-from transom.promising.execution import Promising
+from transom.promising.execution import Promising, PromisingOutput
 from transom.promising.pace import Pace
 from transom.results.batch_input import BatchInput
 from transom.results.derived_input import DerivedInput, prods_of_derived, with_derived_streams
 from transom.results.emit import BatchOutput, EmitContext, emit
+from transom.results.preference_input import PreferenceInput, preference_rules, result_reach
 from transom.results.prodder import due_streams
 from transom.results.result_rows import ResultBatch, Results
+from transom.runtime.alert_batches import alerts_after
+from transom.runtime.alert_log import AlertLog
 from transom.runtime.backfill import Backfills
 from transom.runtime.batch_effects import BatchEffects
+from transom.runtime.batch_replay import BatchReplay
 from transom.runtime.batch_report import BatchFailure, BatchReport, Stopwatch, notify
 from transom.runtime.begun_batch import BegunBatch, ProcessEndedError
 from transom.runtime.declarations import Declared
@@ -49,17 +56,19 @@ from transom.runtime.quarantine import Quarantine
 from transom.runtime.query_directory import QueryDirectory, WaitingControl
 from transom.runtime.registry import Registry
 from transom.runtime.row_history import RowHistory
+from transom.runtime.sealed_slices import SealedSlices
+from transom.runtime.slice_work import SliceWork
 from transom.runtime.write_ahead_log import BatchLog
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.retained_rows import RetainedBatch, RetainedRows
 from transom.state.state import State
 from transom.storage.failpoints import failpoint
-from transom.storage.file_store import Store
+from transom.storage.file_store import Store, is_of_batches_to
 from transom.storage.lease import Lease
 from transom.windows.batch_profile import Profile
 from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet
-from transom.windows.partition_clocks import PartitionClocks
+from transom.windows.partition_clocks import PARTITIONS, PartitionClocks
 from transom.windows.stream_rules import DerivedRules
 
 log = logging.getLogger("transom")
@@ -76,9 +85,7 @@ class _Attempt:
     context: EmitContext
     output: BatchOutput
     files: int | None  # of its results; None if tasks wrote some of them
-
-
-PARTITIONS = " partitions"  # after the name of a stream: what the checkpoint keeps of its source's partitions
+    alerts: Sequence[AlertEvent] = ()
 
 
 class BatchLoop:
@@ -102,7 +109,7 @@ class BatchLoop:
         self.partitioned_stores = PartitionedStores(self.executors.files, strategy.limits.store_files)
         self.promising = Promising(backend, self.executors.files, planner)
         self.sideline = Sideline(backend, store, self.declared.tables, strategy.limits)
-        self.history = RowHistory(store)
+        self.history = RowHistory(store, self._missed)
         self.ingest = Ingest(
             backend,
             self.declared.tables,
@@ -130,6 +137,7 @@ class BatchLoop:
         self.outputs.resume(record)
         self.sideline.resume(record.paces)
         self.history.resume(record.history)
+        self.alerts = AlertLog(store, record.alert_batches)
         store.delete("glances")  # of an engine that died
         self.log.discard(self._strays(record), self.state.batch_id)
         self.promising.pace = Pace.of(record.probing_pace, record.inserting_seconds)
@@ -138,7 +146,14 @@ class BatchLoop:
             Registry(record.queries, naive, record.summaries, record.views, record.backfills),
             self.log.begun_after(self.state.batch_id),
         )
-        self.backfills = Backfills(self.directory, self.declared, self.history, backend, strategy)
+        most_sealed = strategy.limits.sealed_selections
+        self.slices = SealedSlices(store, self.history, backend.time_zone)
+        self.slice_work = SliceWork(self.slices, self.replay, backend, most_sealed, self.time_limit)
+        self.log.discard(self.slices.strays, self.state.batch_id)
+        self._unmerged: set[str] = set()  # streams whose files of rows can't be merged ahead
+        self.backfills = Backfills(
+            self.directory, self.declared, self.history, backend, strategy, self.slices, self.time_limit
+        )
         self.idle_closed = dict(record.idle_closed)  # by stream: whether it was closed since its last data
         self.progress: dict[str, Any] = dict(record.sources)
         self._types_checked = False  # whether the types of all queries of the checkpoint were
@@ -156,23 +171,27 @@ class BatchLoop:
 
     def _strays(self, record: CommitRecord) -> list[str]:
         """Files that an engine that died did not get to delete."""
-        batch_id, listed = self.state.batch_id, {batch.batch_id for batch in record.result_batches}
-        feeds = (f"feeds/{name}" for name in self.store.list("feeds"))
+        batch_id, listed = (
+            self.state.batch_id,
+            {results_of(batch.batch_id) for batch in record.result_batches},
+        )
+        feeds = (f"feeds/{name}" for name in self.store.directories("feeds"))
         return [
             *self.executors.files.strays(self.state.refs, batch_id),
             *self.sideline.strays(self.state),
             *self.outputs.rows.strays(batch_id),
             *self.history.strays(batch_id),
+            *self.alerts.strays(batch_id),
             *(
                 f"{feed}/{file}"
                 for feed in feeds
                 for file in self.store.list(feed)
-                if int(file[:10]) <= batch_id
+                if is_of_batches_to(batch_id, file)
             ),
             *(
-                f"results/{b}"
-                for b in self.store.list("results")
-                if int(b) <= batch_id and int(b) not in listed
+                f"results/{name}"
+                for name in self.store.list("results")
+                if is_of_batches_to(batch_id, name) and f"results/{name}" not in listed
             ),
         ]
 
@@ -185,7 +204,9 @@ class BatchLoop:
             if stream.name in self.progress:
                 stream.source.resume(self.progress[stream.name])
             if (reached := self.progress.get(f"{stream.name}{PARTITIONS}")) is not None:
-                stream.partitions, stream.resumed = PartitionClocks.from_json(reached), self.clock()
+                reached_clocks = PartitionClocks.from_json(reached)
+                stream.partitions = reached_clocks.with_slack(stream.rules.clock_slack)
+                stream.resumed = self.clock()
             # The time that the engine was down is not the source's silence: it begins to count now.
             stream.last_data, stream.idle_closed = self.clock(), self.idle_closed.get(stream.name, True)
             self.declared.streams[stream.name] = stream
@@ -254,7 +275,7 @@ class BatchLoop:
         """Run a batch that brings no rows, if some control waits for one, or one was begun."""
         with self.lock:
             intent = self.pending()
-            if intent is None and (self.directory.waiting or self._timer_is_due()):
+            if intent is None and (self.directory.waiting or self._timer_is_due() or self._is_released()):
                 # A stream with sidelined rows ends with a batch that resumes them.
                 waiting = (name for name in self.directory.waiting.ended if self.state.stream(name).sidelined)
                 intent = self._begin(next(waiting, None), {}, ())
@@ -316,6 +337,43 @@ class BatchLoop:
         with self.lock:
             return self.pending() is None and self.backfills.spend(seconds)
 
+    def tend_history(self) -> bool:
+        """Merge files of retained rows, or add up rows to sealed slices, while there is nothing else to do.
+
+        Whether there was something to do; a batch that comes meanwhile waits for little of it.
+        """
+        with self.lock:
+            if self.pending() is not None:
+                return False
+            return self._merge_ahead() or self.slice_work.seal(
+                self.declared.streams, self.directory.registry.reading
+            )
+
+    def _merge_ahead(self) -> bool:
+        """Merge some files of retained rows; whether there were some. Batches merge, too, if that fails."""
+        for name, stream in self.declared.streams.items():
+            if stream.retain is None or name in self._unmerged:
+                continue
+            try:
+                if self.history.merge_ahead({name: stream.retain}):
+                    return True
+            except Exception as error:
+                self._unmerged.add(name)
+                log.warning(
+                    "retained rows of %s are not merged ahead until the engine starts again: %s",
+                    name,
+                    self.backend.error_text(error),
+                )
+        return False
+
+    def replay(self, query: CompiledQuery, stream: Stream) -> BatchReplay:
+        """A replay of retained rows for a query, of all times."""
+        declared, strategy = self.declared, self.planner.strategy
+        return BatchReplay(
+            query, stream, self.backend, declared.tables, strategy, IntervalSet(), declared.versions
+        )
+
+    @pause_garbage_collection()
     def _begin(
         self,
         stream: str | None,
@@ -329,6 +387,7 @@ class BatchLoop:
             waiting = WaitingControl() if in_lull else self.directory.waiting
             declared = None if stream is None else self.declared.streams[stream]
             waiting.ended += self._ended_with(waiting.ended)
+            waiting.ended += self._results_ended_with(waiting.ended)
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
             intent = BatchIntent(
                 self.state.batch_id + 1,
@@ -342,15 +401,19 @@ class BatchLoop:
                 bound.sidelined,
                 self.promising.probes(self.directory.registry.preference_queries()),
                 resumes,
+                resumed=self._resumed(),
+                idle=tuple(name for name in bound.ended if self._is_idle(name)),
             )
             if self.log.intent(intent.batch_id) is not None:
                 raise StateError(
                     f"another engine works on this checkpoint: it has begun batch {intent.batch_id}"
                 )
+            written: BatchIntent | None = None
             try:
                 self.log.begin(intent)
+                written = intent
             finally:  # what failed after it was written is bound all the same
-                self.directory.intent = self.log.intent(intent.batch_id)
+                self.directory.intent = self.log.intent(intent.batch_id) if written is None else written
                 if self.directory.intent is not None and not in_lull:
                     self.directory.waiting = WaitingControl(ended=bound.later)
         return intent
@@ -368,6 +431,25 @@ class BatchLoop:
                 for rules in derived.inputs
             )
         ]
+
+    def _results_ended_with(self, ended: Sequence[str]) -> list[str]:
+        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above."""
+        return [
+            name
+            for name, query in self.directory.registry.read_preferences().items()
+            if name not in ended
+            and any(stream in ended for stream in query.streams)
+            and all(stream in ended or self.declared.streams[stream].idle_closed for stream in query.streams)
+        ]
+
+    def _is_idle(self, name: str) -> bool:
+        """Whether a stream brought nothing since it fell idle; a derived stream, if none of its inputs did."""
+        if name not in self.declared.streams:  # the results of a query: all of its streams have ended
+            return False
+        stream = self.declared.streams[name]
+        derived = self.declared.derived([name]).get(name)
+        inputs = () if derived is None else (rules.clock.stream for rules in derived.inputs)
+        return all(self._is_idle(each) for each in inputs) if derived is not None else stream.idle_closed
 
     def _run(self, intent: BatchIntent, frame: Frame | None) -> None:
         if self.batch_thread is not None:
@@ -399,7 +481,9 @@ class BatchLoop:
         watch = Stopwatch()
         attempt = self._quarantined(begun, rows, watch)
         intent, registry, ingested, output = begun.intent, attempt.registry, attempt.ingested, attempt.output
-        report = self._report(intent, registry, ingested.outcome, output, watch)
+        report = replace(
+            self._report(intent, registry, ingested.outcome, output, watch), alerts=attempt.alerts
+        )
         self.store.flush()  # the batch must be the same after a power failure: others see it from here on
         with self.store.guarded():
             pass  # an engine that another one has replaced delivers nothing
@@ -414,7 +498,7 @@ class BatchLoop:
         before = self.state
         made = ResultFiles(intent.batch_id, intent.clock, attempt.files) if output.results else None
         self._commit(
-            intent, registry, output.state, made, attempt.context.observations, attempt.ingested.outcome
+            intent, registry, output.state, made, attempt.context.observations, attempt.ingested.clocks
         )
         store_sets = self.planner.all_store_sets(registry.on_demand())
         self.lookup_cache.batch_committed(output.state, ingested.outcome.runs, store_sets)
@@ -439,19 +523,19 @@ class BatchLoop:
     def _quarantined(self, begun: BegunBatch, rows: BatchRows, watch: Stopwatch) -> _Attempt:
         """The first attempt that passes; what makes others fail is suspended."""
 
-        def attempt(excluded: Mapping[str, str]) -> _Attempt:
+        def attempt(excluded: Mapping[str, str], in_search: bool) -> _Attempt:
             begun.take_drops()
             frame = rows.frame()
             with begun.attempt(excluded):
                 try:
-                    with self.time_limit(bool(excluded)):
+                    with self.time_limit(in_search):
                         return self._attempt(begun.without(excluded), frame, watch)
                 except BaseException as error:
                     self.planner.forget()  # it may have planned half a batch
                     watch.start_again()
                     if not isinstance(error, Exception) or not rows.leave_out_unreadable(error):
                         raise
-            return attempt(excluded)
+            return attempt(excluded, in_search)
 
         def candidates() -> list[str]:
             registry = self.directory.registry.copy()
@@ -461,12 +545,10 @@ class BatchLoop:
         def reason(error: Exception) -> str:
             return f"batch {begun.intent.batch_id} failed because of it: {self.backend.error_text(error)}"
 
-        def may_pass(error: Exception) -> bool:
-            return not isinstance(error, DeadlineError)
+        def is_late(error: Exception) -> bool:
+            return isinstance(error, DeadlineError)
 
-        quarantine = Quarantine(
-            candidates, attempt, begun.suspend, reason, self.backend.is_external, may_pass
-        )
+        quarantine = Quarantine(candidates, attempt, begun.suspend, reason, self.backend.is_external, is_late)
         try:
             return quarantine.run()
         except (StateError, BatchError):
@@ -509,6 +591,9 @@ class BatchLoop:
         if backfilled := self._backfilled(intent, registry, context.made):
             results = Results([*output.results.batches, *backfilled], output.results.stored)
             output = replace(output, results=results)
+        alerts, events = alerts_after(intent, self.directory.registry, registry, output.state, output.results)
+        output = replace(output, state=replace(output.state, alerts=alerts))
+        self.alerts.write(intent.batch_id, events)
         self._retain(intent, ingested, output.state)
         self.ingest.count_failures(registry, failures)
         began = self.promising.clock()
@@ -517,7 +602,7 @@ class BatchLoop:
         )
         self.promising.note_written(intent.batch_id, output.results, self.promising.clock() - began)
         watch.lap("emit")
-        return _Attempt(registry, ingested, context, output, files)
+        return _Attempt(registry, ingested, context, output, files, events)
 
     def _plan(self, intent: BatchIntent, registry: Registry) -> State:
         """Let queries join and leave; the state that the batch starts with."""
@@ -526,6 +611,7 @@ class BatchLoop:
         self.declared.adopt([*registry.derived_readers(), *new.queries.values()])
         declared = [name for name, stream in self.declared.streams.items() if stream.derived is None]
         state = joined_and_left(intent, registry, new, self.state, self.planner, declared, self._replayed)
+        state = self._without_unread_results(state, registry)
         derived = self.declared.derived(self.declared.streams)
         if not derived:
             return state
@@ -534,6 +620,17 @@ class BatchLoop:
         known = {*read, *(query.stream for query in readers)}
         self.declared.release([name for name in derived if name not in known])
         return with_derived_streams(state, read, [name for name in derived if name not in read])
+
+    @staticmethod
+    def _is_dropped(registry: Registry, stream: str) -> bool:
+        """Whether late rows under a name are results of a query that was dropped: names of streams have no `@`."""
+        return "@" in stream and stream not in registry.identities().values()
+
+    def _without_unread_results(self, state: State, registry: Registry) -> State:
+        """The state without streams of results that no query reads: another query may get the name."""
+        kept = {*self.idle_closed, *self.declared.streams, *registry.streams()}
+        streams = {name: stream for name, stream in state.streams.items() if name in kept}
+        return state if len(streams) == len(state.streams) else replace(state, streams=streams)
 
     def _replayed(self, name: str) -> State | str:
         """The state that retained rows made of a query, which a batch adopts, or why there is none."""
@@ -575,10 +672,15 @@ class BatchLoop:
             times = chunk_ranges(shed, clock) if shed else IntervalSet()
             low = None if span is None else span[0]
             batch = RetainedBatch(intent.batch_id, intent.clock, rows, *closed, low, is_ended, times)
-            missed = self.state.missed(clock)
-            if missed is None:
-                missed = IntervalSet.of((LOWEST, HIGHEST))
-            self.history.write(name, batch, span, missed)
+            if times:
+                lows, highs = times.pairs[0][0], times.pairs[-1][1] - 1
+                span = (lows, highs) if span is None else (min(span[0], lows), max(span[1], highs))
+            self.history.write(name, batch, span, self._missed(clock))
+
+    def _missed(self, clock: Clock) -> IntervalSet:
+        """The times that a query has missed that begins to follow a clock now."""
+        missed = self.state.missed(clock)
+        return IntervalSet.of((LOWEST, HIGHEST)) if missed is None else missed
 
     def _retained_after(self, intent: BatchIntent, state: State) -> dict[str, RetainedRows]:
         """The retained rows that the commit of a batch lists."""
@@ -631,20 +733,43 @@ class BatchLoop:
         self.store.delete(directory)  # results of an earlier attempt
         effects = BatchEffects(self.backend.scalars, self.executors, self.ingest, intent, registry, directory)
         shelf = self.executors.shelf(state)
-        output = emit(state, inputs, registry.everyone(), context, shelf, effects, derived)
-        rolled = self.executors.rolled_up(output.state, registry.living())
-        store_sets = self.planner.all_store_sets(registry.on_demand())
-        output = replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
+        preferred = PromisingOutput(state.promising, (), {})
         if ingested.arrivals or intent.resumes:
-            output = self.promising.process(
+            preferred = self.promising.process(
                 intent,
                 registry.preference_queries(),
                 registry.living_summaries(),
-                output,
+                state.promising,
                 ingested.arrivals,
                 context.made,
+                registry.read_preferences(),
             )
-        return output
+            state = replace(state, promising=preferred.state)
+        preferences = self._preference_inputs(intent, registry, preferred)
+        output = emit(state, inputs, registry.everyone(), context, shelf, effects, derived, preferences)
+        results = Results([*output.results.batches, *preferred.batches], output.results.stored)
+        output = replace(output, results=results)
+        rolled = self.executors.rolled_up(output.state, registry.living())
+        store_sets = self.planner.all_store_sets(registry.on_demand())
+        return replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
+
+    def _preference_inputs(
+        self, intent: BatchIntent, registry: Registry, preferred: PromisingOutput
+    ) -> list[PreferenceInput]:
+        """What the batch adds to the results of queries WITH PREFERENCE that others read."""
+        summaries = registry.living_summaries()
+        return [
+            PreferenceInput(
+                name,
+                query,
+                tuple(self.declared.streams[stream].rules.clock for stream in query.streams),
+                result_reach(query, summaries),
+                name not in self.state.promising.queries,
+                name in intent.ended,
+                preferred.new.get(name),
+            )
+            for name, query in registry.read_preferences().items()
+        ]
 
     def _report(
         self,
@@ -679,6 +804,7 @@ class BatchLoop:
                 *(element.clock.stream for element in control),
                 *intent.ended,
                 *self.due(state, registry.compiled(), intent.clock),
+                *released_streams(self.declared.streams, state, intent.clock, intent.resumed),
             ]
         )
         read = self._derived_streams(registry)
@@ -697,7 +823,9 @@ class BatchLoop:
                 intent.clock,
                 burst=ingested.burst if name == intent.stream else NO_BURST,
                 store_sets=self.planner.store_sets(name, registry.looking(name)),
-                slowest=self._slowest(name, intent, ingested),
+                watermark=watermark_after(
+                    self.declared.streams[name], intent, ingested.clocks if name == intent.stream else None
+                ),
             )
             for name in concerned
             if name in self.declared.queried()
@@ -706,18 +834,13 @@ class BatchLoop:
         unread = self.declared.derived(batches)
         return [batch for name, batch in batches.items() if name not in unread], derived
 
-    def _partitions_after(self, name: str, intent: BatchIntent, outcome: Outcome) -> PartitionClocks:
-        """How far the partitions of a stream's source have come with a batch."""
-        brought = outcome.partition_tops if name == intent.stream else {}
-        return self.declared.streams[name].partitions.after(brought, intent.clock)
+    def _is_released(self) -> bool:
+        """Whether the watermark of some stream advances because a partition has become idle."""
+        return bool(released_streams(self.declared.streams, self.state, self.clock(), self._resumed()))
 
-    def _slowest(self, name: str, intent: BatchIntent, ingested: IngestedBatch) -> int | None:
-        """The newest time of the slowest live partition after a batch, if the stream's watermark follows them."""
-        stream = self.declared.streams[name]
-        if stream.rules.partition is None:
-            return None
-        after = self._partitions_after(name, intent, ingested.outcome)
-        return after.slowest(intent.clock, stream.rules.partition_idle, stream.resumed)
+    def _resumed(self) -> dict[str, int]:
+        """By stream, when its partitions were read from a checkpoint."""
+        return {name: stream.resumed for name, stream in self.declared.streams.items() if stream.resumed}
 
     def _timer_is_due(self) -> bool:
         if not self.state.prodders:
@@ -751,7 +874,10 @@ class BatchLoop:
         if not state.prodders:
             return []
         rules = {name: stream.rules for name, stream in self.declared.streams.items()}
-        return due_streams(state, queries, rules, clock)
+        read = self.directory.registry.read_preferences()
+        rules |= {name: preference_rules(name, query) for name, query in read.items()}
+        due = due_streams(state, queries, rules, clock)
+        return [read[name].streams[0] if name in read else name for name in due]
 
     def _commit(
         self,
@@ -760,7 +886,7 @@ class BatchLoop:
         state: State,
         made: ResultFiles | None,
         seen: Sequence[Observation],
-        outcome: Outcome,
+        partitions: PartitionClocks | None,
     ) -> None:
         sources = dict(self.progress)
         if intent.stream is not None and intent.reference:
@@ -768,13 +894,17 @@ class BatchLoop:
             stream.source.advance(intent.reference)
             sources[intent.stream] = stream.source.progress()
             stream.last_data, stream.idle_closed = self.clock(), False
-        if intent.stream is not None and outcome.partition_tops:
-            partitions = self._partitions_after(intent.stream, intent, outcome)
+        for name in intent.ended:
+            if name in self.declared.streams:
+                self.declared.streams[name].idle_closed = True
+        if partitions is not None:
             sources[f"{intent.stream}{PARTITIONS}"] = partitions.to_json()
         result_batches = self.outputs.result_batches
         if made is not None:
             result_batches = [*result_batches, made]
-        row_files = self.outputs.rows.after(intent.batch_id, intent.clock)
+        row_files = self.outputs.rows.after(
+            intent.batch_id, intent.clock, partial(self._is_dropped, registry)
+        )
         retained = self._retained_after(intent, state)
         self.idle_closed |= {name: stream.idle_closed for name, stream in self.declared.streams.items()}
         record = CommitRecord(
@@ -793,16 +923,20 @@ class BatchLoop:
             decisions=self.planner.stored_decisions(),
             history=retained,
             backfills=registry.backfills(),
+            alert_batches=self.alerts.after(intent.batch_id),
         )
         self.state_bytes = self.log.commit(state, record)
         self.log.discard(self.sideline.unused(self.state, state), intent.batch_id)
         with self.directory.lock:  # prods read the state and the registry together, while batches run
             self.state, self.directory.registry = state, registry
             self.progress, self.outputs.result_batches = sources, result_batches
-            if intent.stream is not None and outcome.partition_tops:
+            if intent.stream is not None and partitions is not None:
                 self.declared.streams[intent.stream].partitions = partitions
             self.log.discard(self.outputs.rows.commit(row_files), intent.batch_id)
-            self.log.discard(self.history.commit(retained), intent.batch_id)
+            gone = self.history.commit(retained)
+            self.slice_work.forget(gone)
+            self.log.discard([*gone, *self.slices.without_rows(gone)], intent.batch_id)
+            self.log.discard(self.alerts.commit(record.alert_batches), intent.batch_id)
             seen_ids = {id(one) for one in seen}
             living = _unchanged(registry, intent) if self.observations else set()
             self.observations = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from transom.elements import (
@@ -43,11 +43,12 @@ Named = TypeVar("Named")
 
 @dataclass(frozen=True)
 class Newcomers:
-    """What joins with a batch, by text."""
+    """What joins with a batch, by text; by name the queries that were compiled when they were registered."""
 
     queries: Mapping[str, Query]
     preference_queries: Mapping[str, PreferenceQuery]
     summaries: Mapping[str, Summary]
+    compiled: Mapping[str, CompiledQuery] = field(default_factory=dict)
 
 
 def joined_and_left(
@@ -113,7 +114,7 @@ def joined_and_left(
             case Register(name, text) if text not in new.queries:
                 registry.add_unbound(element, intent.batch_id, intent.suspended[name])
             case Register(name, text):
-                registry.add(element, new.queries[text], intent.batch_id)
+                registry.add(element, new.queries[text], intent.batch_id, new.compiled.get(name))
                 joining[name] = None
             case Resume(name):
                 if registry.resume(element) and (name not in state.queries or name in leaving):
@@ -212,6 +213,7 @@ def renamed(state: State, name: str, to: str) -> State:
         queries=_renamed(state.queries, name, to),
         accounts=state.accounts.renamed(name, to),
         past=state.past.renamed(name, to),
+        reported=_renamed(state.reported, name, to),
         prodders=_renamed(state.prodders, name, to),
         estimators=_renamed(state.estimators, name, to),
         promising=replace(state.promising, queries=_renamed(state.promising.queries, name, to)),

@@ -7,12 +7,12 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transom.durations import format_instant
 from transom.plan.explain import Explanation
 from transom.plan.explain.text_parts import readable
-from transom.results.result_rows import SYSTEM_COLUMNS, result_schema
+from transom.results.newest_results import ResultPlaces, newest_results
+from transom.results.result_rows import result_schema
 from transom.runtime.inline_charts import Point, bar_chart, line_chart
 from transom.sql.query import Query
 
@@ -85,9 +85,9 @@ def result_chart(table: pa.Table, query: Query) -> str:
     if query.is_row_query or not numbers or table.schema != schema:
         return ""
     # By place: a system column has another name if the query selects one of that name.
-    end, value, kind = schema.names[1], numbers[0], schema.names[-len(SYSTEM_COLUMNS)]
+    end, value = schema.names[1], numbers[0]
     keys = [item.name for item in query.items if item.is_key]
-    newest = table.slice(max(0, table.num_rows - CHARTED_ROWS)).filter(pc.field(kind) == "final")
+    newest = newest_results(table.slice(max(0, table.num_rows - CHARTED_ROWS)), ResultPlaces.of(query))
     newest = newest.sort_by(end)
     if not newest.num_rows:
         return ""

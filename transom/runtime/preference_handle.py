@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from transom.errors import SettingError, SQLError, StateError
 from transom.estimates import Accuracy
-from transom.promising.answers import preference_schema
 from transom.runtime.handles import EngineParts, QueryHandle
 from transom.sql.clauses.summary import is_statement
 from transom.sql.preference_query import PreferenceQuery
+from transom.sql.preference_results import preference_schema
 from transom.sql.syntax.spark_parser import query_tokens
 from transom.state.promising import Coverage
 

@@ -100,10 +100,10 @@ class ProdAnswers:
         """The answers of all prodded queries but those that fail; one that is prodded alone raises its error."""
         backend = self.loop.backend
 
-        def attempt(excluded: Mapping[str, str]) -> Results:
+        def attempt(excluded: Mapping[str, str], in_search: bool = False) -> Results:
             living = registry.copy()
             living.suspend(excluded)
-            with self.loop.time_limit():
+            with self.loop.time_limit(in_search):
                 return self._answer(prods, release_suspended(state, living.compiled()), living)
 
         def suspend(name: str, reason: str) -> None:
@@ -174,7 +174,7 @@ class ProdAnswers:
         while query.query.stream not in streams and query.query.stream in queries:
             query = queries[query.query.stream]
         name = query.query.stream
-        if query.query.stream_join is not None:
+        if query.query.stream_join is not None or name in self.loop.directory.registry.read_preferences():
             return state.stream(name).clock(query.query.clock).high
         if name not in streams:
             return None

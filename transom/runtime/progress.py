@@ -29,6 +29,7 @@ from transom.runtime.loop import BatchLoop
 from transom.runtime.notebook import html_table, titled
 from transom.runtime.registry import Registry
 from transom.runtime.summary_status import PreferenceProgress, queries_of, summary_infos
+from transom.runtime.watermark_progress import WatermarkProgress, watermark_progress
 from transom.state.promising import Coverage
 from transom.state.state import State, StoreState, Work
 
@@ -92,6 +93,15 @@ def _summed(*parts: WorkDone) -> WorkDone:
 
 
 @dataclass(frozen=True)
+class RetainedProgress:
+    """The rows that a stream retains, their size in bytes, and for how many of them there are sealed slices."""
+
+    rows: int = 0
+    bytes: int = 0
+    sliced_rows: int = 0
+
+
+@dataclass(frozen=True)
 class StreamProgress:
     """A stream: every row accounted for, how far its time has come, and how its queries share."""
 
@@ -110,12 +120,18 @@ class StreamProgress:
     sidelined_since: int | None = None  # the clock of the engine when the oldest of these rows came
     held: tuple[tuple[int, int], ...] = ()  # ranges of time that sidelined rows hold open
     file_problems: Mapping[str, int] = field(default_factory=dict)  # how many, by kind
+    clocks: WatermarkProgress = field(
+        default_factory=WatermarkProgress
+    )  # of its partitions or groups, and its learned slack
+    retained: RetainedProgress = RetainedProgress()
 
     def __str__(self) -> str:
         shown = [
             f"{name} {getattr(self, name):,}" for name in ("rows", "counted", "unwanted", "late", "rejected")
         ]
         shown.append(f"watermark {_watermark_text(self)}")
+        if slack := self.clocks.text(self.is_time):
+            shown.append(slack)
         shown.append(f"open windows {self.open_windows:,}")
         if self.sidelined and self.sidelined_since is not None:
             held = ", ".join(
@@ -126,6 +142,10 @@ class StreamProgress:
             shown.append(f"sidelined {self.sidelined:,} since {since}, held {held}{more}")
         if self.shed:
             shown.append(f"shed {self.shed:,}")
+        if self.retained.rows:
+            shown.append(
+                f"retained {self.retained.rows:,}, of them in sealed slices {self.retained.sliced_rows:,}"
+            )
         shown += [f"{_PROBLEM_TEXTS[Problem(kind)]} {count:,}" for kind, count in self.file_problems.items()]
         return ", ".join(shown)
 
@@ -133,7 +153,22 @@ class StreamProgress:
         return format_instant(time) if self.is_time else str(time)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "sharing": self.sharing.as_dict(), "file_problems": dict(self.file_problems)}
+        return {
+            **vars(self),
+            "sharing": self.sharing.as_dict(),
+            "file_problems": dict(self.file_problems),
+            "clocks": self.clocks.as_dict(),
+            "retained": vars(self.retained),
+        }
+
+
+def _retained(loop: BatchLoop, stream: str) -> RetainedProgress:
+    """What a stream retains."""
+    listed = loop.history.committed.get(stream)
+    if listed is None:
+        return RetainedProgress()
+    rows, size = sum(file.rows for file in listed.files), sum(file.bytes for file in listed.files)
+    return RetainedProgress(rows, size, loop.slices.rows(stream))
 
 
 def _watermark_text(stream: StreamProgress) -> str:
@@ -391,6 +426,8 @@ def progress_of(loop: BatchLoop) -> Progress:
             stream_state.sidelined[0].since if stream_state.sidelined else None,
             stream_state.held(clock).pairs,
             _file_problems(stream),
+            watermark_progress(stream, loop.clock()),
+            _retained(loop, name),
         )
     names = state.accounts.names
     return Progress(

@@ -10,6 +10,9 @@ overwritten by the next one. The search needs no knowledge of what a query does:
 
 One culprit among n costs at most log2(n) + 4 reruns. After each culprit the batch runs without it; further
 culprits are looked for behind it only, because the queries before it pass.
+
+An attempt that misses the deadline proves little: the machine may be busy. A query is accused of it only if the
+batch was late with the query more than once.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from typing import Generic, TypeVar
 
 log = logging.getLogger("transom")
 
+FRUITLESS_SEARCHES = 3  # for a query that makes the batch late, until the machine is said to be too slow
+
 _Result = TypeVar("_Result")
 
 
@@ -29,36 +34,37 @@ class Quarantine(Generic[_Result]):
     """A batch that can be run without some of its queries.
 
     `candidates` lists what can be left out, oldest first. `attempt` runs the batch without some of them,
-    given with the reason. `suspend` leaves one out of all further attempts. `reason` says in one line what
-    is wrong. `is_external` recognises failures of the source, the disk or the cluster: no query is their
-    cause, so they are raised as they are. `retries` says whether a failure may pass by itself.
+    given with the reason; its second argument is True where it may take only a bit longer than batches usually
+    take. `suspend` leaves one out of all further attempts. `reason` says in one line what is wrong. `is_external`
+    recognises failures of the source, the disk or the cluster: no query is their cause, so they are raised as they
+    are. `is_late` recognises attempts that took too long.
     """
 
     candidates: Callable[[], Sequence[str]]
-    attempt: Callable[[Mapping[str, str]], _Result]
+    attempt: Callable[[Mapping[str, str], bool], _Result]
     suspend: Callable[[str, str], None]
     reason: Callable[[Exception], str]
     is_external: Callable[[Exception], bool]
-    retries: Callable[[Exception], bool] = lambda error: True
+    is_late: Callable[[Exception], bool] = lambda error: False
 
     def run(self) -> _Result:
         """The result without the culprits; raises the error of the batch if no query is its cause."""
         try:
-            return self.attempt({})
+            return self.attempt({}, False)
         except Exception as error:
             failure = self._refused(error)
-        if self.retries(failure):
-            try:
-                return self.attempt({})
-            except Exception as error:
-                failure = self._refused(error)
+        try:
+            return self.attempt({}, self.is_late(failure))
+        except Exception as error:
+            failure = self._refused(error)
         passing: int | None = None  # so many of the oldest candidates are known to pass
+        searches_left = FRUITLESS_SEARCHES
         while True:
             candidates = list(self.candidates())
             if passing is None and candidates:
                 newest, reason = candidates[-1], self.reason(failure)
                 try:
-                    result = self.attempt({newest: reason})
+                    result = self.attempt({newest: reason}, True)
                 except Exception as error:
                     failing, failure = len(candidates) - 1, self._refused(error)
                 else:
@@ -70,10 +76,15 @@ class Quarantine(Generic[_Result]):
             if passing is None or not failing:
                 raise failure
             place, failure = self._first_failing(candidates, min(passing, failing - 1), failing, failure)
-            self.suspend(candidates[place], self.reason(failure))
-            passing = place
+            if place is not None:
+                self.suspend(candidates[place], self.reason(failure))
+                passing = place
+            elif not searches_left:
+                raise failure
+            else:
+                searches_left -= 1
             try:
-                return self.attempt({})
+                return self.attempt({}, False)
             except Exception as error:
                 failure = self._refused(error)
 
@@ -85,34 +96,40 @@ class Quarantine(Generic[_Result]):
 
     def _none_passes(self, candidates: Sequence[str], failure: Exception) -> int | None:
         """0 if the batch passes without any candidate, else None."""
-        passes, _ = self._tried(candidates, failure)
+        passes, last = self._tried(candidates, failure, in_search=False)
+        if not passes and self.is_late(last):
+            passes, _ = self._tried(candidates, last, in_search=False)
         return 0 if passes else None
 
     def _first_failing(
         self, candidates: Sequence[str], low: int, high: int, failure: Exception
-    ) -> tuple[int, Exception]:
+    ) -> tuple[int | None, Exception]:
         """The place of a candidate that fails together with those before it, and its error.
 
-        The first `low` candidates pass, the first `high` fail. A failure that is not retried, such as a deadline
-        that a busy machine missed, must repeat before it accuses a candidate.
+        The first `low` candidates pass, the first `high` fail. If they were late, they must be late once more before
+        the last of them is accused; the place is None if none is late any more.
         """
-        last, is_confirmed = high, self.retries(failure)
+        last, is_confirmed = high, not self.is_late(failure)
         while True:
             while high - low > 1:
                 middle = (low + high) // 2
                 passes, failure = self._tried(candidates[middle:], failure)
                 low, high = (middle, high) if passes else (low, middle)
-            if is_confirmed or high == last:
+            if is_confirmed:
                 return high - 1, failure
             passes, failure = self._tried(candidates[high:], failure)
             if not passes:
                 return high - 1, failure
+            if high == last:
+                return None, failure
             low, high = high, last
 
-    def _tried(self, excluded: Sequence[str], failure: Exception) -> tuple[bool, Exception]:
+    def _tried(
+        self, excluded: Sequence[str], failure: Exception, in_search: bool = True
+    ) -> tuple[bool, Exception]:
         """Whether the batch passes without some candidates, and the last failure."""
         try:
-            self.attempt(dict.fromkeys(excluded, self.reason(failure)))
+            self.attempt(dict.fromkeys(excluded, self.reason(failure)), in_search)
         except Exception as error:
             return False, self._refused(error)
         return True, failure

@@ -42,14 +42,14 @@ class QueryBinder:
         loop = self.loop
         loop.declared.functions |= {function.casefold() for function in loop.backend.functions()}
         plain, with_preference = split_by_preference(queries)
-        pushing = loop.directory.preference_query_names() | with_preference.keys()
         names = frozenset({*dict(loop.directory.texts), *queries})
-        catalog = replace(loop.directory.catalog(), queries=names, preference_queries=pushing)
+        catalog = replace(loop.directory.catalog(), queries=names)
         preference_queries = _without_errors(
             bind_preference_queries(with_preference, catalog, loop.backend.scalars, catalog.summaries)
         )
-        registered, limits = loop.directory.readable_queries(plain.values()), loop.planner.strategy.limits
-        bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, registered))
+        readable, limits = loop.directory.readable_queries(plain.values()), loop.planner.strategy.limits
+        readable = {**readable, **preference_queries}
+        bound = _without_errors(bind_all(plain, catalog, loop.backend.scalars, readable))
         every: dict[str, BoundQuery] = {**bound, **preference_queries}
         new = {
             name: query for name, query in every.items() if loop.directory.texts.get(name) != queries[name]
@@ -57,7 +57,7 @@ class QueryBinder:
         for name, query in new.items():
             check_query(name, query, limits)
         new_windows = {name: query for name, query in bound.items() if name in new}
-        self._expressions.check(new_windows, registered, limits)
+        self._expressions.check(new_windows, loop.directory.known_queries(), limits)
         loop.declared.adopt(bound.values())
         return bound, preference_queries
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -21,14 +21,15 @@ from transom.elements import (
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.ingest.sources import ResultSource
 from transom.ingest.streams import Stream
-from transom.plan.compiled_query import compile_query
+from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.results.cascade import derived_rules
 from transom.results.join_clock import merged_joins, pair_rules
+from transom.results.preference_input import preference_rules
 from transom.runtime.declarations import Declared
 from transom.runtime.membership import Newcomers
 from transom.runtime.registry import Registry
 from transom.sql.binding.bind_preference_query import bind_preference_query
-from transom.sql.binding.cascades import bind_all, relation_of, sources_of, views_read
+from transom.sql.binding.cascades import ReadableQuery, bind_all, relation_of, sources_of, views_read
 from transom.sql.binding.promises import summaries_on
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
@@ -64,6 +65,7 @@ class QueryDirectory:
         # Queries by name, as they will be when the waiting control has taken effect.
         self.texts: dict[str, str] = {}
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
+        self.compiled: dict[str, CompiledQuery] = {}  # by name: the same
         self.bound_preference_queries: dict[str, PreferenceQuery] = {}  # those WITH PREFERENCE, likewise
         for element in (
             *(Register(entry.name, entry.text) for entry in registry),
@@ -133,16 +135,9 @@ class QueryDirectory:
         """The queries that read a summary, with the waiting control applied."""
         with suppress(StateError):  # of a stream that is gone
             self.bind()
-        joined = self.registry.of_kind(PreferenceQuery)
-        waiting = {
-            name: self.bound_preference_queries[text]
-            for name, text in self.texts.items()
-            if text in self.bound_preference_queries
-        }
-        preference_queries = {name: query for name, query in (joined | waiting).items() if name in self.texts}
         readers = [
             name
-            for name, query in preference_queries.items()
+            for name, query in self.known_preference_queries().items()
             if summary in (side.summary for side in query.sides)
         ]
         return [*readers, *self._counting(summary)]
@@ -160,13 +155,6 @@ class QueryDirectory:
             for name, overload in overloads.items()
             if overload is not None and count in leaves(overload.promise)
         ]
-
-    def preference_query_names(self) -> frozenset[str]:
-        """The queries with a preference, with the waiting control applied."""
-        with self.lock:
-            joined = self.registry.of_kind(PreferenceQuery)
-            waiting = (name for name, text in self.texts.items() if text in self.bound_preference_queries)
-            return frozenset(name for name in (*joined, *waiting) if name in self.texts)
 
     def bind(self) -> None:
         """Bind the queries of a checkpoint, before its first batch."""
@@ -214,6 +202,9 @@ class QueryDirectory:
         self.bind()
         if (join := self.stream_joins().get(name)) is not None:
             return Stream(name, join.pair_columns, pair_rules(join), ResultSource())
+        if (preferred := self.known_preference_queries().get(name)) is not None:
+            columns = dict(relation_of(name, preferred).columns)
+            return Stream(name, columns, preference_rules(name, preferred), ResultSource())
         query = self.registry.query(name) if name in self.registry else self.waiting_queries().get(name)
         if query is None:
             names = [*self.declared.streams, *self.texts]
@@ -236,8 +227,18 @@ class QueryDirectory:
                 if e.text in self.bound and self.texts.get(e.name) == e.text
             }
 
+    def known_preference_queries(self) -> dict[str, PreferenceQuery]:
+        """The queries WITH PREFERENCE that are bound, with the waiting control applied."""
+        joined = self.registry.of_kind(PreferenceQuery)
+        waiting = {
+            name: self.bound_preference_queries[text]
+            for name, text in self.texts.items()
+            if text in self.bound_preference_queries
+        }
+        return {name: query for name, query in (joined | waiting).items() if name in self.texts}
+
     def known_queries(self) -> dict[str, Query]:
-        """The queries that another query can read, with the waiting control applied."""
+        """The window queries that another query can read, with the waiting control applied."""
         joined = {
             name: query
             for name, query in self.registry.queries().items()
@@ -245,7 +246,7 @@ class QueryDirectory:
         }
         return joined | self.waiting_queries()
 
-    def readable_queries(self, texts: Iterable[str]) -> dict[str, Query]:
+    def readable_queries(self, texts: Iterable[str]) -> dict[str, ReadableQuery]:
         """The queries that these texts can read; those of a checkpoint are bound first if a text names one.
 
         They stay unbound while one of their streams is not declared.
@@ -256,7 +257,7 @@ class QueryDirectory:
             if sources & names:
                 with suppress(StateError):
                     self.bind()
-        return self.known_queries()
+        return {**self.known_queries(), **self.known_preference_queries()}
 
     def readers(self, name: str) -> list[str]:
         """The queries that read another's results."""
@@ -291,20 +292,27 @@ class QueryDirectory:
             and (element.name not in intent.suspended or element.text in bound_texts)
         ]
         preference_queries = {}
-        for text in [element.text for element in joining if has_preference(element.text)]:
+        unknown = [element.text for element in joining if element.text not in self.bound]
+        for text in [text for text in unknown if has_preference(text)]:
             if text not in self.bound_preference_queries:
                 self.bound_preference_queries[text] = bind_preference_query(
                     text, catalog, self.declared.backend.scalars, catalog.summaries
                 )
             preference_queries[text] = self.bound_preference_queries[text]
         plain = [element for element in joining if element.text not in preference_queries]
-        return Newcomers(self._bound_queries(plain, registry, catalog), preference_queries, summaries)
+        preferred = {e.name: preference_queries[e.text] for e in joining if e.text in preference_queries}
+        queries = self._bound_queries(plain, {**registry.readable(), **preferred}, catalog)
+        compiled = {
+            element.name: self.compiled[element.name] for element in plain if element.name in self.compiled
+        }
+        return Newcomers(queries, preference_queries, summaries, compiled)
 
     def joined(self, control: Iterable[Control]) -> None:
         """Forget the bound forms of what joined with a committed batch: the registry has them."""
         for element in control:
             if isinstance(element, Register):
                 self.bound.pop(element.text, None)
+                self.compiled.pop(element.name, None)
                 self.bound_preference_queries.pop(element.text, None)
 
     def take_drops(self) -> list[Control]:
@@ -330,12 +338,12 @@ class QueryDirectory:
             return taken
 
     def _bound_queries(
-        self, joining: Iterable[Register], registry: Registry, catalog: Catalog
+        self, joining: Iterable[Register], readable: Mapping[str, ReadableQuery], catalog: Catalog
     ) -> dict[str, Query]:
         joining = list(joining)
         texts = {element.name: element.text for element in joining}
         missing = {name: text for name, text in texts.items() if text not in self.bound}
-        bound = registry.queries() | {n: self.bound[t] for n, t in texts.items() if t in self.bound}
+        bound = {**readable, **{n: self.bound[t] for n, t in texts.items() if t in self.bound}}
         # A query that is edited twice with one batch has several texts: the last counts, the others are bound too.
         earlier = [{e.name: e.text} for e in joining if e.text not in self.bound and e.text != texts[e.name]]
         for unbound in filter(None, [missing, *earlier]):

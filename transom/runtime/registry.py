@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from transom.elements import (
+    AlertTerms,
     Control,
     Describe,
     Drop,
@@ -22,8 +24,9 @@ from transom.elements import (
 from transom.errors import SQLError, StateError
 from transom.plan.compiled_query import CompiledQuery, compile_query
 from transom.results.join_clock import merged_joins
+from transom.runtime.entry_maps import Change, EntryMaps
 from transom.sql.binding.bind_preference_query import bind_preference_queries
-from transom.sql.binding.cascades import bind_all
+from transom.sql.binding.cascades import ReadableQuery, bind_all
 from transom.sql.bound_query import BoundQuery
 from transom.sql.catalog import Catalog, Scalars
 from transom.sql.clauses.query_parser import split_by_preference
@@ -171,6 +174,16 @@ def summary_key(name: str) -> str:
     return f"summary {name}"
 
 
+def _derived_reader(entry: RegisteredQuery) -> Query | None:
+    """The bound query, if it reads a derived stream."""
+    executable = entry.executable
+    return (
+        executable.query
+        if isinstance(executable, CompiledQuery) and executable.query.derived is not None
+        else None
+    )
+
+
 def _without_summary(name: str) -> str:
     """Why a query is suspended that reads a suspended summary."""
     return f"the summary {name} is suspended"
@@ -201,6 +214,7 @@ class Registry:
         self.views = dict(views or {})  # the SELECT of each view, by name
         self.naive = naive
         self.is_bound = not self.entries and not self.created  # whether all entries are
+        self._maps: EntryMaps[RegisteredQuery] = EntryMaps()
         self._lists: dict[object, Any] = {}  # of queries, made once: every batch reads them many times
 
     def __contains__(self, name: str) -> bool:
@@ -217,18 +231,31 @@ class Registry:
 
     def of_kind(self, kind: type[Executable]) -> dict[str, Executable]:
         """The bound queries of a kind by name, suspended ones included."""
-        return {entry.name: entry.executable for entry in self if isinstance(entry.executable, kind)}
+        return self._mapped(
+            ("bound", kind), lambda entry: entry.executable if isinstance(entry.executable, kind) else None
+        )
 
     def living_of_kind(self, kind: type[Executable]) -> dict[str, Executable]:
         """The queries of a kind that take part in batches, by name."""
-        return self._once(
-            kind,
-            lambda: {
-                entry.name: entry.executable
-                for entry in self
-                if isinstance(entry.executable, kind) and entry.takes_part
-            },
+        return self._mapped(
+            ("living", kind),
+            lambda entry: (
+                entry.executable if isinstance(entry.executable, kind) and entry.takes_part else None
+            ),
         )
+
+    def _mapped(self, what: object, value: Callable[[RegisteredQuery], Made | None]) -> dict[str, Made]:
+        """What `value` makes of each entry, by name, without None; callers do not change it."""
+        return self._maps.of(what, self.entries, value)
+
+    def _living(self, what: object, value: Callable[[CompiledQuery], Made | None]) -> dict[str, Made]:
+        """What `value` makes of each query with a window or without one that takes part in batches, by name."""
+
+        def of_entry(entry: RegisteredQuery) -> Made | None:
+            executable = entry.executable
+            return value(executable) if isinstance(executable, CompiledQuery) and entry.takes_part else None
+
+        return self._mapped(what, of_entry)
 
     def _once(self, what: object, make: Callable[[], Made]) -> Made:
         """What `make` makes of the entries, made once until they change; callers do not change it."""
@@ -237,8 +264,18 @@ class Registry:
         return cast(Made, self._lists[what])
 
     def _put(self, entry: RegisteredQuery) -> None:
+        self._maps.note(entry.name, Change.CHANGED if entry.name in self.entries else Change.ADDED)
         self.entries[entry.name] = entry
         self._lists = {}
+
+    def alert_terms(self) -> dict[str, AlertTerms]:
+        """The terms of the alerts in the texts of window queries, by the queries' names."""
+
+        def make() -> dict[str, AlertTerms]:
+            queries = self.of_kind(CompiledQuery).items()
+            return {name: each.query.alert for name, each in queries if each.query.alert is not None}
+
+        return self._once("alerts", make)
 
     def executable(self, name: str, kind: type[Executable]) -> Executable:
         """A bound query of a kind; StateError if it can't be bound any more."""
@@ -249,7 +286,8 @@ class Registry:
 
     def query_records(self) -> tuple[QueryRecord, ...]:
         """What a checkpoint stores of the queries."""
-        return self._once("records", lambda: tuple(entry.record for entry in self))
+        records = self._mapped("records", attrgetter("record"))
+        return self._once("records", lambda: tuple(records.values()))
 
     def summary_records(self) -> tuple[SummaryRecord, ...]:
         """What a checkpoint stores of the summaries."""
@@ -291,7 +329,7 @@ class Registry:
                         continue
                     raise _unreadable(f"the query {name}", preference_query) from preference_query
                 self._put(replace(self.entries[name], executable=preference_query))
-        for name, query in bind_all(plain, catalog, scalars, self.queries()).items() if plain else ():
+        for name, query in bind_all(plain, catalog, scalars, self.readable()).items() if plain else ():
             if isinstance(query, SQLError):
                 if not self.entries[name].takes_part or name in edited:
                     continue
@@ -376,6 +414,7 @@ class Registry:
             renamed.name if name == entry.name else name: renamed if name == entry.name else other
             for name, other in self.entries.items()
         }
+        self._maps.clear()
         self._lists = {}
         return True
 
@@ -407,14 +446,22 @@ class Registry:
         """The queries with a preference that take part in batches, by name."""
         return self.living_of_kind(PreferenceQuery)
 
+    def read_preferences(self) -> dict[str, PreferenceQuery]:
+        """Those of these queries whose results others read that take part in batches."""
+        read = self.streams()
+        return {name: query for name, query in self.preference_queries().items() if name in read}
+
     def add_unbound(self, control: Register, batch_id: int, reason: str) -> None:
         """Add a query that made the batch it joins with fail before it was bound."""
         self._put(RegisteredQuery(control.name, control.text, control.partial, batch_id, suspended=reason))
         self.is_bound = False
 
-    def add(self, control: Register, query: Query, batch_id: int) -> None:
-        """Add a window query."""
-        compiled = compile_query(control.name, query, self.naive)
+    def add(
+        self, control: Register, query: Query, batch_id: int, compiled: CompiledQuery | None = None
+    ) -> None:
+        """Add a window query; `compiled` is what was made of it when it was registered."""
+        if compiled is None or compiled.query is not query:
+            compiled = compile_query(control.name, query, self.naive)
         self._put(
             RegisteredQuery(
                 control.name,
@@ -428,9 +475,7 @@ class Registry:
 
     def backfills(self) -> dict[str, int]:
         """The queries that retained rows are replayed for, each with the time since when."""
-        return self._once(
-            "backfills", lambda: {entry.name: entry.backfill for entry in self if entry.backfill is not None}
-        )
+        return self._mapped("backfills", attrgetter("backfill"))
 
     def put_in_place_of(self, before: RegisteredQuery, batch_id: int, continues: bool) -> None:
         """Let a query that was just added with an edit have what belongs to the name: description, tags, units, pause.
@@ -450,17 +495,19 @@ class Registry:
 
     def queries(self) -> dict[str, Query]:
         """The bound window queries by name."""
-        return self._once(
+        return self._mapped(
             "queries",
-            lambda: {name: compiled.query for name, compiled in self.of_kind(CompiledQuery).items()},
+            lambda entry: entry.executable.query if isinstance(entry.executable, CompiledQuery) else None,
         )
+
+    def readable(self) -> dict[str, ReadableQuery]:
+        """The bound queries whose results others may read, by name."""
+        return {**self.queries(), **self.of_kind(PreferenceQuery)}
 
     def derived_readers(self) -> list[Query]:
         """The bound window queries that read derived streams."""
-        return self._once(
-            "derived readers",
-            lambda: [query for query in self.queries().values() if query.derived is not None],
-        )
+        reading = self._mapped("derived readers", _derived_reader)
+        return self._once("derived readers", lambda: list(reading.values()))
 
     def query(self, name: str) -> Query:
         """A bound window query."""
@@ -468,6 +515,7 @@ class Registry:
 
     def remove(self, control: Drop) -> None:
         self.entries.pop(control.name, None)
+        self._maps.note(control.name, Change.REMOVED)
         self._lists = {}
 
     def update(self, name: str, **changes: Any) -> None:
@@ -479,72 +527,77 @@ class Registry:
 
     def streams(self) -> frozenset[str]:
         """The streams that these queries read, also those that are results of other queries."""
-        return self._once("streams", lambda: frozenset(query.query.stream for query in self.everyone()))
+        streams = self._living("streams", attrgetter("query.stream"))
+        return self._once("streams", lambda: frozenset(streams.values()))
 
     def bound(self) -> dict[str, BoundQuery]:
         """The bound queries of all kinds by name, suspended ones included."""
-        return self._once("bound", lambda: {entry.name: entry.bound for entry in self if entry.is_bound})
+        return self._mapped("bound", lambda entry: entry.bound if entry.is_bound else None)
 
     def identities(self) -> dict[str, str]:
         """The identity of each query by name."""
-        return self._once("identities", lambda: {entry.name: entry.identity for entry in self})
+        return self._mapped("identities", attrgetter("identity"))
 
     def partial_readers(self) -> frozenset[str]:
         """The names of the queries that also want windows that they saw only in part."""
-        return self._once("partial", lambda: frozenset(entry.name for entry in self if entry.partial))
+        partial = self._mapped("partial", lambda entry: entry.name if entry.partial else None)
+        return self._once("partial", lambda: frozenset(partial))
 
     def functions(self) -> dict[str, Collection[str]]:
         """The user-defined functions of queries that take part in batches, by the names of those that have any."""
-        return self._once(
+        return self._mapped(
             "functions",
-            lambda: {
-                entry.name: entry.bound.functions
-                for entry in self
-                if entry.is_bound and entry.takes_part and entry.bound.functions
-            },
+            lambda entry: (entry.bound.functions or None) if entry.is_bound and entry.takes_part else None,
         )
 
     def living(self) -> list[CompiledQuery]:
         """The standing queries that take part in batches."""
-        return self._once("living", lambda: [query for query in self.everyone() if query.is_standing])
+        standing = self.compiled()
+        return self._once("living", lambda: list(standing.values()))
 
     def on_demand(self) -> list[CompiledQuery]:
         """The on-demand queries that take part in batches."""
-        return self._once("on demand", lambda: [query for query in self.everyone() if query.is_on_demand])
+        on_demand = self._living("on demand", lambda query: query if query.is_on_demand else None)
+        return self._once("on demand", lambda: list(on_demand.values()))
 
     def compiled(self) -> dict[str, CompiledQuery]:
         """The standing queries that take part in batches, by name."""
-        return self._once("compiled", lambda: {query.name: query for query in self.living()})
+        return self._living("compiled", lambda query: query if query.is_standing else None)
 
     def reading(self, stream: str) -> list[CompiledQuery]:
         """The standing queries over a stream that take part in batches."""
-        return self._once(
-            ("reading", stream), lambda: [query for query in self.living() if query.query.stream == stream]
+        what = "reading", stream
+        reading = self._living(
+            what, lambda query: query if query.is_standing and query.query.stream == stream else None
         )
+        return self._once(what, lambda: list(reading.values()))
 
     def looking(self, stream: str) -> list[CompiledQuery]:
         """The on-demand queries over a stream that take part in batches."""
-        return [query for query in self.on_demand() if query.query.stream == stream]
+        return self._once(
+            ("looking", stream), lambda: [query for query in self.on_demand() if query.query.stream == stream]
+        )
 
     def row_queries(self, stream: str) -> list[CompiledQuery]:
         """The row queries over a stream that take part in batches."""
         by_stream = self._once("row queries", self._row_queries)
-        return by_stream.get(stream, [])
+        return by_stream.setdefault(stream, [])  # the same list while no query changes
 
     def _row_queries(self) -> dict[str, list[CompiledQuery]]:
         by_stream: dict[str, list[CompiledQuery]] = {}
-        for query in self.everyone():
-            if query.is_row_query:
-                by_stream.setdefault(query.query.stream, []).append(query)
+        for query in self._living(
+            "row queries", lambda query: query if query.is_row_query else None
+        ).values():
+            by_stream.setdefault(query.query.stream, []).append(query)
         return by_stream
 
     def stream_joins(self) -> dict[str, StreamJoin]:
         """The joins of two streams, by the streams of their pairs, with all columns that queries read."""
-        joins = (query.query.stream_join for query in self.everyone())
-        return self._once("stream joins", lambda: merged_joins([join for join in joins if join is not None]))
+        joins = self._living("stream joins", attrgetter("query.stream_join"))
+        return self._once("stream joins", lambda: merged_joins(list(joins.values())))
 
     def copy(self) -> Registry:
         other = Registry(naive=self.naive, views=self.views)
         other.entries, other.created, other.is_bound = dict(self.entries), dict(self.created), self.is_bound
-        other._lists = dict(self._lists)
+        other._maps, other._lists = self._maps.copy(), dict(self._lists)
         return other

@@ -15,6 +15,7 @@ from transom.state.json_forms import encode_control
 from transom.state.state import State
 from transom.storage.file_store import Store
 from transom.storage.lease import Lease
+from transom.windows.partition_clocks import PARTITIONS, PartitionClocks
 
 REASON = "suspended by transom repair"
 
@@ -54,7 +55,11 @@ class Repair:
     def _committed_lines(self, record: CommitRecord) -> Iterator[str]:
         yield f"last committed batch: {self.state.batch_id} ({record.backend} backend)"
         for name, progress in record.sources.items():
-            yield f"source of {name}: {progress}"
+            if name.endswith(PARTITIONS):
+                clocks = len(PartitionClocks.from_json(progress).names)
+                yield f"clocks of {name.removesuffix(PARTITIONS)}: {clocks:,}"
+            else:
+                yield f"source of {name}: {progress}"
         for query in record.queries:
             yield f"query {query.name}: {_state_text(query.suspended, query.paused)}: {' '.join(query.text.split())}"
         for summary in record.summaries:

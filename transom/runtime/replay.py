@@ -31,6 +31,7 @@ from transom.ingest.sources import (
 )
 from transom.runtime.options import declared_column
 from transom.runtime.streamer import Streamer
+from transom.runtime.watermark_options import WATERMARK_DEFAULTS
 from transom.storage.file_store import Store
 
 ARRIVAL = "_arrival"  # when a row is delivered, in microseconds of the recording's own time
@@ -50,6 +51,13 @@ class StreamOptions(TypedDict, total=False):
     share: int
     prod: str | None
     retain: Any
+    partition: str | None
+    partition_idle: Any
+    watermark_by: str | None
+    watermark_clocks: int
+    slack_start: Any
+    slack_min: Any
+    slack_max: Any
 
 
 class ReplayOptions(StreamOptions, total=False):
@@ -85,6 +93,7 @@ DEFAULTS: dict[str, Any] = {
     "budget": None,
     "share": 3,
     "retain": None,
+    **WATERMARK_DEFAULTS,
     "format": None,
     "schema": None,
     "options": None,

@@ -28,7 +28,7 @@ from transom.errors import CheckpointError
 from transom.ingest.late_rows import MISSED_BY
 from transom.ingest.streams import Stream
 from transom.state.commit_record import RowFiles
-from transom.storage.file_store import Store
+from transom.storage.file_store import Store, is_of_batches_to
 from transom.storage.framed_file import damaged
 from transom.storage.sealed_directory import seal, sealed_files, write_frame
 
@@ -78,9 +78,13 @@ class RowOutputs:
         write_frame(self.store, directory, rows)
         self._written[where] = RowFiles(directory, batch_id, batch_id, 0, seal(self.store, directory), True)
 
-    def after(self, batch_id: int, made: int) -> dict[str, tuple[RowFiles, ...]]:
-        """The files that the commit of a batch lists; many small ones are merged."""
-        listed = dict(self.committed)
+    def after(
+        self, batch_id: int, made: int, is_dropped: Callable[[str], bool]
+    ) -> dict[str, tuple[RowFiles, ...]]:
+        """The files that the commit of a batch lists, without those of dropped queries; many small ones are merged."""
+        listed = {
+            where: parts for where, parts in self.committed.items() if not is_dropped(where.partition("/")[2])
+        }
         for where, part in self._written.items():
             if part.last == batch_id:
                 parts = (*listed.get(where, ()), part._replace(made=made))
@@ -132,10 +136,10 @@ class RowOutputs:
         """Directories of batches up to one that no commit lists: attempts that failed left them."""
         listed = {part.directory for parts in self.committed.values() for part in parts}
         for kind in ROW_OUTPUTS:
-            for stream in self.store.list(kind):
+            for stream in self.store.directories(kind):
                 for name in self.store.list(f"{kind}/{stream}"):
                     directory = f"{kind}/{stream}/{name}"
-                    if int(name.split("-")[0]) <= batch_id and directory not in listed:
+                    if is_of_batches_to(batch_id, name) and directory not in listed:
                         yield directory
 
     def write_late_queries(self, stream: str, groups: QueryGroups) -> None:
@@ -261,9 +265,20 @@ def query_names(
     return pa.array(names, NAME_LISTS)
 
 
-def read_parquet(name: str, packed: bytes) -> pa.Table:
-    """A file that Spark wrote: its times may be of any year, which nanoseconds can't hold."""
+def parquet_schema(name: str, packed: bytes) -> pa.Schema:
+    """The schema of a file, with its metadata."""
     try:
+        return pq.read_schema(pa.BufferReader(packed))
+    except pa.ArrowException as error:
+        raise damaged(name, str(error)) from error
+
+
+def read_parquet(name: str, packed: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """A file that Spark wrote, or some of its columns: its times may be of any year, which nanoseconds can't hold."""
+    try:
+        if columns is not None:
+            with pq.ParquetFile(pa.BufferReader(packed), coerce_int96_timestamp_unit="us") as file:
+                return file.read(list(columns))
         return pq.read_table(pa.BufferReader(packed), coerce_int96_timestamp_unit="us")
     except pa.ArrowException as error:
         raise damaged(name, str(error)) from error

@@ -14,7 +14,7 @@ from transom.ondemand.structures.runs import Run
 from transom.state.promising import TupleRun
 from transom.state.snapshot import RunLocation
 from transom.state.state import State
-from transom.storage.file_store import Store
+from transom.storage.file_store import Store, is_of_batches_to
 
 DIRECTORY = "runs"
 
@@ -72,7 +72,7 @@ class RunFiles:
         if self._files is None:
             self._files = set(self.store.list(DIRECTORY))
         used = {self._places[run][0] for run in _runs(state)}
-        unused = sorted(name for name in self._files - used if int(name[:10]) <= state.batch_id)
+        unused = sorted(name for name in self._files - used if is_of_batches_to(state.batch_id, name))
         self._files.difference_update(unused)
         return [f"{DIRECTORY}/{name}" for name in unused]
 

@@ -18,6 +18,7 @@ from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
 
+TENDING_SECONDS = 1.0  # for which a step of the program's merges and adds up retained rows at its end
 REPLAY_SECONDS = 0.02  # for which retained rows are replayed before the sources are asked again
 
 
@@ -73,6 +74,7 @@ class Runner:
                 if not self.shortage.retry(self._any_batch, self._pause):
                     self._raise_streaming_error()
                     self._awake.wait(self.poll_seconds)
+            self.loop.control_batch()  # what was accepted during the last batch
         except _Stopping:
             pass  # the next start, or the next engine, runs the begun batch again
         except BaseException as error:
@@ -128,6 +130,9 @@ class Runner:
         batches = 0
         while (most is None or batches < most) and (self.batch() or self._backfilled_batch()):
             batches += 1
+        until = time.monotonic() + TENDING_SECONDS
+        while most is None and self.loop.tend_history() and time.monotonic() < until:
+            pass
         if not batches and not self.loop.idle_batch():
             if not empty:
                 return 0
@@ -190,8 +195,10 @@ class Runner:
             return loop.control_batch()
 
     def _idle_batch(self) -> bool:
-        """Resume the deferred regions of preference queries, or replay retained rows, unless a batch is arriving."""
-        return not self._arriving and (self.loop.idle_batch() or self.loop.backfill(REPLAY_SECONDS))
+        """Resume deferred regions of preference queries, or work on retained rows, unless a batch is arriving."""
+        if self._arriving:
+            return False
+        return self.loop.idle_batch() or self.loop.backfill(REPLAY_SECONDS) or self.loop.tend_history()
 
     def _backfilled_batch(self) -> bool:
         """Finish the replay of retained rows, and run the batch in which queries that have caught up take part."""

@@ -50,7 +50,8 @@ class TableVersions:
         """Let batches from now on see a version of a table; the one before is deleted when no batch needs it."""
         loop, declared = self.loop, self.loop.declared
         with loop.lock:
-            declared.check_version(name, version, loop.directory.known_queries().values())
+            known, preferred = loop.directory.known_queries(), loop.directory.known_preference_queries()
+            declared.check_version(name, version, known.values(), preferred.values())
             before = declared.versions.get(name)
             declared.versions[name] = version
             if before is not None and before != version:

@@ -93,7 +93,7 @@ def view_infos(loop: BatchLoop) -> dict[str, ViewInfo]:
     if not catalog.views:
         return {}
     loop.directory.bind()
-    registered, infos = loop.directory.known_queries(), {}
+    registered, infos = loop.directory.readable_queries(loop.directory.views().values()), {}
     for name, text in catalog.views.items():
         infos[name] = ViewInfo(name, text, readers=tuple(loop.directory.view_readers(name)))
         with suppress(SQLError):

@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from transom.server import engine_routes, query_routes
+from transom.server import alert_routes, engine_routes, query_routes
 from transom.server.access import Guard
 from transom.server.api_reference import api_reference
 from transom.server.error_responses import RESPONSES, add_error_handlers
@@ -60,6 +60,7 @@ def make_app(service: Service, settings: ServerSettings) -> FastAPI:
     app.include_router(engine_routes.health_router)
     app.include_router(engine_routes.engine_router)
     app.include_router(query_routes.query_router)
+    app.include_router(alert_routes.alert_router)
     requests: RequestCounts = Counter()
     _add_metrics(app, service, settings, requests)
     _add_reference(app)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from transom.results.newest_results import corrections_by_query
 from transom.runtime.batch_report import BatchReport
 from transom.runtime.engine import Engine
 
@@ -69,6 +70,7 @@ class BatchHistory:
         self.started = time.monotonic()
         self.batch_times = BatchTimes()
         self.results: Counter[str] = Counter()  # rows by query
+        self.corrections: Counter[str] = Counter()  # corrected results by query
         self.last: dict[str, int] = {}  # by query: when its last results were made, in microseconds
         self._rows: dict[str, deque[tuple[float, int]]] = {}  # by stream: arrival time and number of rows
         self._batches: deque[PastBatch] = deque(maxlen=KEPT_BATCHES)
@@ -87,6 +89,7 @@ class BatchHistory:
             for name, to in report.renamed:
                 if name in self.results:
                     self.results[to], self.last[to] = self.results.pop(name), self.last.pop(name)
+                    self.corrections[to] = self.corrections.pop(name, 0)
             if report.stream is not None and report.outcome.rows:
                 arrivals = self._rows.setdefault(report.stream, deque())
                 arrivals.append((now, report.outcome.rows))
@@ -96,6 +99,7 @@ class BatchHistory:
                 counts = np.diff(batch.bounds).tolist()
                 for name, count in zip(batch.names, counts, strict=True):
                     self._record_results(name, count, made)
+                self.corrections.update(corrections_by_query(batch))
             for name, stored in report.results.stored.items():
                 self._record_results(name, stored.rows, made)
 
@@ -113,6 +117,7 @@ class BatchHistory:
         """Forget a dropped query; another query may take its name."""
         with self._lock:
             self.results.pop(name, None)
+            self.corrections.pop(name, None)
             self.last.pop(name, None)
 
     @property

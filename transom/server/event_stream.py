@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -187,32 +187,20 @@ def is_large(table: pa.Table) -> bool:
 
 
 class EventStream(Response):
-    """A query's results as server-sent events, until the reader leaves, the query is dropped, or the server
-    stops.
+    """Server-sent events, until the reader leaves, there is nothing more to send, or the server stops.
 
     A slow reader blocks only its own coroutine and falls behind; only the current event is buffered for it.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self,
-        reader: SharedReader,
-        name: str,
-        columns: Sequence[ColumnInfo],
-        start: str,
-        first: EncodedChunk,
-    ):
+    def __init__(self, service: Service, parts: AsyncIterator[bytes]):
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._reader, self._name, self._first = reader, name, first
-        self._text = reader.service.text(name)
-        self._columns = columns_event(
-            columns, start
-        )  # a reader that leaves before the first rows resumes here
+        self._service, self._parts = service, parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with counted_subscriber(self._reader.service):
+        with counted_subscriber(self._service):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
@@ -227,31 +215,41 @@ class EventStream(Response):
                     await follow
 
     async def _follow(self, send: Send) -> None:
-        reader, cursor, limits = self._reader, self._first.cursor, self._reader.service.limits
-        await _send(send, self._columns + self._first.body)
-        while not reader.signal.closed:
-            changed = reader.signal.next()
-            try:
-                chunk = await reader.read(self._name, cursor, limits.event_rows, EVENT, text=self._text)
-            except NotFound:
-                await _send(send, DROPPED_EVENT)
-                break
-            cursor = chunk.cursor
-            if chunk.rows:
-                await _send(send, chunk.body)
-            if not chunk.more:
-                await _wait_for_change(changed, send, limits.heartbeat_seconds)
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _wait_for_change(changed: asyncio.Event, send: Send, heartbeat_seconds: float) -> None:
+async def result_events(
+    reader: SharedReader, name: str, text: str, columns: Sequence[ColumnInfo], start: str, first: EncodedChunk
+) -> AsyncIterator[bytes]:
+    """The results of a query with this text as server-sent events, until it is dropped or the server stops."""
+    cursor, limits = first.cursor, reader.service.limits
+    # A reader that leaves before the first rows resumes here.
+    yield columns_event(columns, start) + first.body
+    while not reader.signal.closed:
+        changed = reader.signal.next()
+        try:
+            chunk = await reader.read(name, cursor, limits.event_rows, EVENT, text=text)
+        except NotFound:
+            yield DROPPED_EVENT
+            return
+        cursor = chunk.cursor
+        if chunk.rows:
+            yield chunk.body
+        if not chunk.more:
+            async for heartbeat in heartbeats_until(changed, limits.heartbeat_seconds):
+                yield heartbeat
+
+
+async def heartbeats_until(changed: asyncio.Event, seconds: float) -> AsyncIterator[bytes]:
     """Wait for the next change; heartbeats keep the connection open meanwhile."""
     while True:
         try:
-            await asyncio.wait_for(changed.wait(), heartbeat_seconds)
+            await asyncio.wait_for(changed.wait(), seconds)
             return
         except TimeoutError:
-            await _send(send, HEARTBEAT)
+            yield HEARTBEAT
 
 
 @contextmanager
@@ -266,10 +264,7 @@ def counted_subscriber(service: Service) -> Iterator[None]:
         service.subscribers -= 1
 
 
-async def _send(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
 async def _until_disconnect(receive: Receive) -> None:
+    """Wait until the reader leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass

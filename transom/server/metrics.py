@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transom.api.records import QueryStatus, ServiceStatus, StreamStatus
 from transom.estimates import Accuracy, Score
 from transom.runtime.progress import OnDemand, Progress, PromisingProgress
+from transom.server.alert_metrics import alert_metrics
 from transom.server.batch_history import BATCH_TIME_BOUNDS, BatchTimes
 from transom.server.service import Service
 
@@ -67,12 +68,15 @@ class ServiceCollector(Collector):
         yield _decision_metric(service.decision_counts())
         yield _batch_seconds(service.history.batch_times)
         yield from _stream_metrics(service.streams())
+        yield from _history_metrics(progress)
         listed = queries[: self.query_limit]
         yield from _query_metrics(listed, service.history.results)
+        yield _correction_metric(listed, service.history.corrections)
         names = {query.name for query in listed}
         yield from _accuracy_metrics(progress.early, names)
         yield from _on_demand_metrics(progress.on_demand)
         yield from _promising_metrics(progress.promising, names)
+        yield from alert_metrics(service.alerts, self.query_limit)
         requests = CounterMetricFamily(
             "transom_http_requests", "Requests that were answered.", labels=("method", "route", "status")
         )
@@ -156,6 +160,19 @@ def _batch_seconds(times: BatchTimes) -> Metric:
     return family
 
 
+def _history_metrics(progress: Progress) -> Iterator[Metric]:
+    """What streams retain; those that retain nothing are left out."""
+    retained = {name: stream.retained for name, stream in progress.streams.items() if stream.retained.rows}
+    help = "Rows that the stream retains, and how many of them are in sealed slices."
+    rows = GaugeMetricFamily("transom_retained_rows", help, labels=("stream", "form"))
+    for name, one in retained.items():
+        rows.add_metric((name, "rows"), one.rows)
+        rows.add_metric((name, "slices"), one.sliced_rows)
+    yield rows
+    sizes = {name: float(one.bytes) for name, one in retained.items()}
+    yield _labelled_gauge("transom_retained_bytes", "Size of the retained rows.", "stream", sizes)
+
+
 def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
     rows = CounterMetricFamily("transom_rows", "Rows by fate.", labels=("stream", "fate"))
     for stream in streams:
@@ -179,6 +196,12 @@ def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:
         "transom_lag_seconds": ("From the newest time to the source's current time.", "lag"),
         "transom_watermark_delay_seconds": ("From the watermark to the newest time.", "watermark_delay"),
         "transom_open_windows": ("Open windows.", "open_windows"),
+        "transom_slack_seconds": ("The slack that was learned.", "slack_now"),
+        "transom_in_time_ratio": (
+            "Rows that were not behind the watermark, with a learned slack.",
+            "in_time",
+        ),
+        "transom_slack_target_ratio": ("Rows that shall be in time, with a learned slack.", "slack_target"),
     }
     for name, (help, field) in gauges.items():
         values = {stream.name: getattr(stream, field) for stream in streams}
@@ -204,6 +227,17 @@ def _query_metrics(queries: list[QueryStatus], result_rows: Mapping[str, int]) -
     )
 
 
+def _correction_metric(queries: list[QueryStatus], corrections: Mapping[str, int]) -> Metric:
+    """Of queries that corrected a result since the service started."""
+    counter = CounterMetricFamily(
+        "transom_corrections", "Results of closed windows that late rows corrected.", labels=("query",)
+    )
+    for query in queries:
+        if query.name in corrections:
+            counter.add_metric((query.name,), corrections[query.name])
+    return counter
+
+
 def _accuracy_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterator[Metric]:
     """Recent accuracy and coverage of early results: of each listed query, and the mean of all queries."""
     scores = {name: accuracy.recent for name, accuracy in early.items()}
@@ -213,6 +247,7 @@ def _accuracy_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterat
         yield _labelled_gauge(f"{name}_ratio", "Accuracy of a query's early results.", "query", values)
         mean = _weighted_mean(scores.values(), kind, "pairs")
         yield _gauge(f"{name}_total_ratio", "Accuracy of all queries' early results.", mean)
+    yield from _decision_metrics(early, listed)
     coverage = {name: score.coverage for name, score in scores.items() if name in listed}
     yield _labelled_gauge(
         "transom_early_coverage_ratio", "Share of a query's finals within their bounds.", "query", coverage
@@ -221,6 +256,26 @@ def _accuracy_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterat
     yield _gauge(
         "transom_early_coverage_total_ratio", "Share of all queries' finals within their bounds.", mean
     )
+
+
+def _decision_metrics(early: Mapping[str, Accuracy], listed: set[str]) -> Iterator[Metric]:
+    """The early decisions of each listed query: how many there were of each outcome, and the recent rates."""
+    reports = {name: one.decisions for name, one in early.items() if one.decisions and name in listed}
+    counter = CounterMetricFamily(
+        "transom_early_decisions", "Decided windows by outcome.", labels=("query", "outcome")
+    )
+    for name, report in reports.items():
+        for outcome in ("confirmed", "withdrawn", "missed"):
+            counter.add_metric((name, outcome), getattr(report.total, outcome))
+    yield counter
+    for rate, text in (
+        ("false_alarm_rate", "Share of a query's announced windows that were withdrawn."),
+        ("miss_rate", "Share of a query's true finals that were not announced."),
+    ):
+        values = {name: getattr(report.recent, rate) for name, report in reports.items()}
+        yield _labelled_gauge(
+            f"transom_early_decision_{rate.removesuffix('_rate')}_ratio", text, "query", values
+        )
 
 
 def _on_demand_metrics(on_demand: OnDemand) -> Iterator[Metric]:

@@ -25,6 +25,7 @@ from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import sql_type
 from transom.sql.editor.completion import KnownNames, KnownRelation, complete
 from transom.sql.editor.example_queries import ExampleQuery, StreamSample, example_queries
+from transom.texts import cut_text
 
 NAMES_SECONDS = 2.0  # how old the names may be that completion offers
 STATISTICS_SECONDS = 20.0  # how old statistics of columns may be
@@ -162,7 +163,4 @@ def _stream_column(
 
 
 def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = value_to_text(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    return None if value is None else cut_text(value_to_text(value), LONGEST_VALUE)

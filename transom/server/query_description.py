@@ -15,11 +15,11 @@ from transom.elements import ClockKind, Emit
 from transom.ondemand.lookup import lookup_schema
 from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.element_text import window_text
-from transom.promising.answers import preference_schema
 from transom.results.result_rows import ESTIMATES, result_schema
 from transom.server.chart_hints import ChartHints, chart_hints
 from transom.sql.bound_query import BoundQuery
 from transom.sql.preference_query import PreferenceQuery
+from transom.sql.preference_results import preference_schema
 from transom.sql.query import OnDemandQuery, Query, RowQuery
 
 STANDING, ON_DEMAND, BY_ROW, PREFERENCE = "standing", "on demand", "rows", "preference"

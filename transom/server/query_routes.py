@@ -24,7 +24,7 @@ from transom.api.records import (
 from transom.api.requests import LookupQuery, NewQuery, ProdQuery, QueryChange, SQLText, Tuning
 from transom.server.engine_routes import PLAN_RESPONSES, plan_response
 from transom.server.error_responses import RESPONSES
-from transom.server.event_stream import EVENT, EventStream
+from transom.server.event_stream import EVENT, EventStream, result_events
 from transom.server.exports import encode_export, export_headers
 from transom.server.route_helpers import (
     ChangeContext,
@@ -216,7 +216,9 @@ async def tail_query(
     columns = await context.columns(name)
     start = last_event_id or cursor or END_CURSOR
     first = await context.reader.read(name, start, context.service.limits.event_rows, EVENT)
-    return EventStream(context.reader, name, columns, first.cursor if start == END_CURSOR else start, first)
+    begin = first.cursor if start == END_CURSOR else start
+    text = context.service.text(name)
+    return EventStream(context.service, result_events(context.reader, name, text, columns, begin, first))
 
 
 @query_router.post("/{name}/prod", name="prod", responses=rows_responses("Early results"))

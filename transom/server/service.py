@@ -11,6 +11,7 @@ rejected, and results that are no longer in memory): a server calls them in thre
       Previews         queries that run only while a user looks at them
       QueryAssistant   completion and example queries for those who write queries
       BatchHistory     rates, batch times and result counts
+      ServedAlerts     alerts, silences and their sinks
       EarlierResults   results of batches before the service started
 """
 
@@ -62,6 +63,7 @@ from transom.server.query_catalog import QueryCatalog
 from transom.server.query_description import description_of, sql_type
 from transom.server.query_policy import refuse_costly
 from transom.server.query_results import QueryResults
+from transom.server.served_alerts import ServedAlerts
 from transom.server.stream_reports import StreamReports
 from transom.server.trends import Trend
 from transom.sql.clauses.view import CreateViewStatement, read_view_statement
@@ -89,6 +91,7 @@ class Service:
         self.previews = Previews(engine, self.limits.previews, self.catalog.forget)
         self.subscribers = 0  # readers that follow results; the event loop counts them
         self.assistant = QueryAssistant(engine, self.catalog)
+        self.alerts = ServedAlerts(engine)
         self._streams = StreamReports(self.monitor)
         self._results = QueryResults(self.journal, self.catalog, self.earlier)
         self._bind_lock = threading.Lock()  # clients may send queries at once; they are bound one at a time
@@ -286,8 +289,14 @@ class Service:
             return [self.catalog.status(handle) for handle in handles.values()]
 
     def export(self, name: str, kind: ResultKind) -> pa.Table:
-        """All results of a query that are retained, or the final or early ones among them."""
-        return of_kind(self._handle(name).results(), kind)
+        """All results of a query that are retained, or the final or early ones among them.
+
+        Final results of a query with EMIT CORRECTIONS are the corrected ones.
+        """
+        handle = self._handle(name)
+        if kind is ResultKind.FINAL and handle.corrects:
+            return handle.latest()
+        return of_kind(handle.results(), kind)
 
     def drop(self, name: str) -> None:
         """Drop a query; it leaves with the next batch."""
@@ -441,11 +450,11 @@ class Service:
         at: Any = None,
         where: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The current answer of an on-demand query."""
+        """The answer of an on-demand query, or of a past window of any query."""
         return self._handle(name).lookup(range, rows, at=at, where=where)
 
     def lookup_text(self, sql: str, at: Any = None, where: Mapping[str, Any] | None = None) -> pa.Table:
-        """The current answer of an on-demand query that is not registered."""
+        """The answer of a query that is not registered."""
         self._check_text(sql)
         with self._bind_lock:
             return self.engine.lookup(sql, at=at, where=where)

@@ -14,6 +14,7 @@ from transom.durations import format_duration
 from transom.errors import near_miss
 from transom.ingest.streams import StreamInfo
 from transom.runtime.progress import StreamProgress
+from transom.runtime.watermark_progress import share_text
 from transom.server.engine_monitor import EngineMonitor
 from transom.server.query_description import sql_type
 
@@ -48,7 +49,7 @@ class StreamReports:
             columns={column: sql_type(kind) for column, kind in info.columns.items()},
             time=info.rules.clock.attribute,
             is_time=progress.is_time,
-            slack=_slack_text(info.rules.slack, progress.is_time),
+            slack=_slack_of(info, progress),
             queries=readers,
             rows=progress.rows,
             counted=progress.counted,
@@ -69,6 +70,11 @@ class StreamReports:
             missing_columns=progress.file_problems.get(Problem.MISSING_COLUMN, 0),
             new_columns=progress.file_problems.get(Problem.NEW_COLUMN, 0),
             rewritten_files=progress.file_problems.get(Problem.REWRITTEN, 0),
+            slack_target=progress.clocks.target,
+            slack_now=None if progress.clocks.slack is None else progress.clocks.slack / unit,
+            in_time=progress.clocks.in_time,
+            wanted_in_time=_wanted_in_time(progress),
+            clocks=progress.clocks.clocks,
         )
 
     def detail(self, name: str, queries: Sequence[QueryStatus]) -> StreamDetail:
@@ -92,6 +98,8 @@ class StreamReports:
             late_by_query=tuple(LateOfQuery(query.name, query.late, query.rows) for query in late),
             horizon=None if info.rules.horizon is None else _slack_text(info.rules.horizon, progress.is_time),
             idle=None if info.rules.idle is None else format_duration(info.rules.idle),
+            watermark_by=info.rules.group,
+            slowest=progress.clocks.slowest,
         )
 
     def late(self, stream: str, limit: int) -> pa.Table:
@@ -114,6 +122,19 @@ class StreamReports:
         names = self.engine.streams()
         if name not in names:
             raise NotFound(f"there is no stream named {name}{near_miss(name, names)}")
+
+
+def _slack_of(info: StreamInfo, progress: StreamProgress) -> str:
+    clocks = progress.clocks
+    if clocks.target is None or clocks.slack is None:
+        return _slack_text(info.rules.slack, progress.is_time)
+    return f"{clocks.slack_text(progress.is_time)}, learned for {share_text(clocks.target)}"
+
+
+def _wanted_in_time(progress: StreamProgress) -> float | None:
+    """The share of the rows that queries want that no query missed."""
+    wanted = progress.counted + progress.late
+    return progress.counted / wanted if wanted else None
 
 
 def _slack_text(slack: int | None, is_time: bool) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from transom.results.newest_results import ResultPlaces, newest_results
 from transom.server.query_description import QueryDescription
 
 
@@ -39,11 +40,11 @@ def trend(query: QueryDescription, results: pa.Table, points: int) -> Trend | No
     index = next(numeric, None)
     if index is None:
         return None
-    kind = roles.index("system")  # the first system column is `kind`: early or final
-    finals = results.filter(
-        pc.and_(pc.equal(results.column(kind), "final"), pc.is_valid(results.column(index)))
-    )
-    name, keys = query.columns[index].name, [at for at, role in enumerate(roles) if role == "key"]
+    keys = [at for at, role in enumerate(roles) if role == "key"]
+    # The first text among the system columns is `kind`.
+    kind = next(at for at, role in enumerate(roles) if role == "system" and _is_text(results, at))
+    finals = newest_results(results, ResultPlaces(kind, (1, *keys)))
+    finals, name = finals.filter(pc.is_valid(finals.column(index))), query.columns[index].name
     if not finals.num_rows:
         return Trend(name)
     series = pa.table(
@@ -57,6 +58,10 @@ def trend(query: QueryDescription, results: pa.Table, points: int) -> Trend | No
     groups = len(newest) if query.shares_windows else _count_groups(finals.select(keys))
     mine = series.filter(_is_group(finals.select(keys), group))
     return Trend(name, *_newest(mine, points), group, groups, query.shares_windows)
+
+
+def _is_text(results: pa.Table, place: int) -> bool:
+    return pa.types.is_string(results.schema.field(place).type)
 
 
 def _newest(series: pa.Table, points: int) -> tuple[tuple[int, ...], tuple[float, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, Protocol, Sequence
+from typing import Callable, Mapping, Protocol, Sequence
 
 import pyarrow as pa
 
@@ -27,6 +27,11 @@ class Relation:
     time_sql: str | None = None
     is_declared: bool = True  # otherwise its rows are the results of a query, or derived from other streams
     unsupported: Mapping[str, str] = field(default_factory=dict)
+
+
+def _is_unique(table: str, keys: Sequence[str]) -> bool:
+    """What a catalog without rows says of its tables."""
+    return True
 
 
 class Scalars(Protocol):
@@ -54,7 +59,8 @@ class Catalog:
     zone: str = "UTC"  # of times that are written without an offset
     qualities: frozenset[str] = frozenset()  # functions that compare an early value with the final one
     queries: frozenset[str] = frozenset()  # suggestions for unknown names
-    preference_queries: frozenset[str] = frozenset()  # queries WITH PREFERENCE, whose results can't be read
     summaries: Mapping[str, Summary] = field(default_factory=dict)  # of streams, by their names
     views: Mapping[str, str] = field(default_factory=dict)  # the SELECT of each view, by name
     collected_values: int = 10_000  # most values that an aggregate such as collect_list has in a group
+    # Whether no two rows of a static table have the same values in some columns, by the name of the table.
+    is_unique: Callable[[str, Sequence[str]], bool] = field(default=_is_unique, compare=False)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.elements import Preference
 from transom.sql.promise import Arithmetic, EstimatedCount, Promise, promise_name
-from transom.sql.query import Predicate, Scalar
+from transom.sql.query import Join, Predicate, Scalar
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Side:
 
     `guide` is the part of `where` that reads only the summarized column, so that the summary can evaluate it.
     Both read the stream's columns, `` `item` ``. `columns` are the columns that conditions, outputs, figures and
-    the promise read.
+    the promise read. Static tables are joined to its tuples when they arrive: `joins`. Their columns are among
+    `columns`, with the names that rows have after the join, such as `goods#1c0ffee5.kind`.
     """
 
     stream: str
@@ -26,6 +27,7 @@ class Side:
     where: Predicate | None = None
     guide: Predicate | None = None
     columns: tuple[str, ...] = ()
+    joins: tuple[Join, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Figure:
     """An aggregate over the selected tuples or pairs: a function of the table that is allowed WITH PREFERENCE.
 
     The scalar reads the columns of the side's stream, like `Side.where`, or without a side those of a pair, like
-    an `Output`. Without a scalar, the figure counts tuples.
+    an `Output`. Without a scalar, the figure counts tuples. A `hidden` figure is in HAVING, but not in SELECT.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Figure:
     argument: Scalar | None
     type: pa.DataType
     side: int | None = 0
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class PreferenceQuery:
     beside that, over the columns that `outputs` are over.
 
     Aggregates (`figures`) over either have groups by `keys`, and `outputs` are then the keys that are selected.
-    `names` is the SELECT list in its order, if it has both.
+    `names` is the SELECT list in its order, if it has both. `having` is the condition on a group, over its keys and
+    aggregates as `group_column` and `aggregate_column` name them; hidden aggregates are the last ones.
     """
 
     sides: tuple[Side, ...]
@@ -82,11 +86,17 @@ class PreferenceQuery:
     functions: frozenset[str] = frozenset()  # user-defined functions it calls
     keys: tuple[PreferenceKey, ...] = ()
     names: tuple[str, ...] = ()
+    having: str | None = None
 
     @property
     def bound(self) -> PreferenceQuery:
         """The query itself: it runs as it is bound."""
         return self
+
+    @cached_property
+    def reported(self) -> tuple[Figure, ...]:
+        """The aggregates of SELECT."""
+        return tuple(figure for figure in self.figures if not figure.hidden)
 
     @cached_property
     def is_combined(self) -> bool:
@@ -159,5 +169,5 @@ class PreferenceQuery:
     def selected(self) -> tuple[tuple[str, bool], ...]:
         """The names of its outputs and aggregates, each with whether it is a group column."""
         are_keys = {output.name: output.key is not None for output in self.outputs}
-        are_keys |= {figure.name: False for figure in self.figures}
+        are_keys |= {figure.name: False for figure in self.reported}
         return tuple((name, are_keys[name]) for name in self.names or are_keys)

@@ -8,19 +8,31 @@ different queries are equal strings and are computed once. In that text a stream
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Collection, Iterable, Iterator
 
 import pyarrow as pa
 
 from transom.columns.arrays import Ints
 from transom.columns.types import is_number
-from transom.elements import Clock, ClockKind, Emit, EmptyWindows, Using, WindowSpec
+from transom.elements import (
+    AlertTerms,
+    BackfillStart,
+    Clock,
+    ClockKind,
+    Emit,
+    EmptyWindows,
+    Using,
+    WindowSpec,
+)
 from transom.sql.derived_stream import DerivedStream
 from transom.sql.item_columns import is_key_reference, item_columns
 from transom.sql.promise import Promise
+
+if TYPE_CHECKING:
+    from transom.sql.early_decision import EarlyDecision
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,17 @@ class Join:
     bounds: tuple[ColumnBound, ...] = ()
     is_membership: bool = False
     apart: tuple[str, str] | None = None
+
+
+def merged_table_joins(joins: Iterable[Join]) -> Iterator[Join]:
+    """Joins of several queries with static tables, each once, with all columns that any of them reads."""
+    merged: dict[str, Join] = {}
+    for join in joins:
+        earlier = merged.get(join.id, join)
+        if join.id not in merged or not set(join.columns) <= set(earlier.columns):
+            columns = tuple(dict.fromkeys((*earlier.columns, *join.columns)))
+            merged[join.id] = replace(earlier, columns=columns)
+    yield from merged.values()
 
 
 JOIN_TIME = "join_time"  # the column of a pair with the later time of its two rows
@@ -409,7 +432,12 @@ class Query:
     lags: tuple[Lag, ...] = ()  # LAG: values of earlier windows that the items read
     emit: Emit | None = None  # EMIT EARLY: when early results are emitted
     empty: EmptyWindows | None = None  # EMIT EMPTY: windows without rows have results
+    corrections: int | None = None  # EMIT CORRECTIONS WITHIN: how long late rows correct closed windows
+    early_decision: EarlyDecision | None = None  # WITH CONFIDENCE: HAVING is decided while windows are open
     overload: OverloadPreference | None = None  # ON OVERLOAD PREFER
+    alert: AlertTerms | None = None  # ALERT
+    backfill: BackfillStart | None = None  # BACKFILL: retained rows are replayed when it is registered
+    as_of: str | int | None = None  # AS OF: where the window ends that a lookup asks for
     stream_join: StreamJoin | None = None  # the join of two streams whose pairs it reads
     derived: DerivedStream | None = None  # the stream, if it is derived from other streams
     pairs_query: Query | None = None  # the same query over pairs, if it reads combined pairs
@@ -490,6 +518,11 @@ class Query:
     def reads_earlier_windows(self) -> bool:
         """Whether the results of a window depend on the windows before it: such windows close in order."""
         return bool(self.lags) or self.empty is not None
+
+    @property
+    def retention(self) -> int:
+        """How long, on its clock, the slices of closed windows are retained for corrections; mostly not at all."""
+        return 0 if self.corrections is None else self.corrections
 
     @property
     def most_empty(self) -> int:

@@ -29,8 +29,11 @@ class BatchIntent:
     suspended: Mapping[str, str] = field(
         default_factory=dict
     )  # what made it fail and is left out, with the reason
+    idle: tuple[str, ...] = ()  # those of the streams that end which have fallen idle
     # Attempts that were begun and did not end, by what they left out: the process died in them, or is in one now.
     unfinished: Mapping[str, int] = field(default_factory=dict)
+    # By stream, the clock when its partitions were read from a checkpoint: they were not silent before that.
+    resumed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def takes_new_rows_only(self) -> bool:
@@ -52,7 +55,9 @@ class BatchIntent:
             "probes": dict(self.probes),
             "resumes": self.resumes,
             **({"suspended": dict(self.suspended)} if self.suspended else {}),
+            **({"idle": list(self.idle)} if self.idle else {}),
             **({"unfinished": dict(self.unfinished)} if self.unfinished else {}),
+            **({"resumed": dict(self.resumed)} if self.resumed else {}),
         }
 
     @classmethod
@@ -72,4 +77,6 @@ class BatchIntent:
             resumes=stored["resumes"],
             suspended=stored.get("suspended", {}),
             unfinished=stored.get("unfinished", {}),
+            resumed=stored.get("resumed", {}),
+            idle=tuple(stored.get("idle", ())),
         )

@@ -74,6 +74,13 @@ class ResultFiles(NamedTuple):
     files: int | None = 1
 
 
+class AlertBatch(NamedTuple):
+    """A batch with events of alerts, and how many there are."""
+
+    batch_id: int
+    events: int
+
+
 class RowFiles(NamedTuple):
     """The late or rejected rows of some batches: a directory, the batches, when the last was made, and its bytes.
 
@@ -100,7 +107,7 @@ class CommitRecord:
     `inserting_seconds` are the same for queries with a preference. `decisions` are the planner's that hold and do
     not follow from the state alone; they and the queries are parts of the snapshot, not of this record's JSON.
     `history` are the retained rows by stream, and `backfills` the queries that these are replayed for, each with
-    the time since when.
+    the time since when. `alert_batches` are the batches with events of alerts that are retained.
     """
 
     backend: str
@@ -118,6 +125,7 @@ class CommitRecord:
     decisions: tuple[PassDecisions, ...] = ()
     history: Mapping[str, RetainedRows] = field(default_factory=dict)
     backfills: Mapping[str, int] = field(default_factory=dict)
+    alert_batches: tuple[AlertBatch, ...] = ()
 
     def check_settings(self, naive: bool, backend: str) -> None:
         """Refuse to continue with another strategy or another backend: what they keep differs."""
@@ -153,6 +161,7 @@ class CommitRecord:
             "inserting_seconds": self.inserting_seconds,
             **({"history": {s: rows.to_json() for s, rows in self.history.items()}} if self.history else {}),
             **({"backfills": dict(self.backfills)} if self.backfills else {}),
+            **({"alert_batches": [list(each) for each in self.alert_batches]} if self.alert_batches else {}),
         }
 
     @classmethod
@@ -181,6 +190,7 @@ class CommitRecord:
             decisions=decisions,
             history={s: RetainedRows.from_json(rows) for s, rows in stored.get("history", {}).items()},
             backfills=stored.get("backfills", {}),
+            alert_batches=tuple(AlertBatch(*each) for each in stored.get("alert_batches", ())),
         )
 
 

@@ -11,16 +11,21 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from transom.alerts.stored_form import decode_rule, decode_silence, encode_rule, encode_silence
 from transom.elements import (
     Adopt,
     Clock,
     ClockKind,
     Control,
+    CreateAlert,
+    CreateSilence,
     CreateView,
     Describe,
     Drop,
+    DropAlert,
     DropView,
     Edit,
+    EndSilence,
     Forget,
     Pause,
     Prod,
@@ -170,6 +175,14 @@ def encode_control(element: Control) -> dict[str, Any]:
             return {"control": "drop view", "name": name}
         case Tune(name, point):
             return {"control": "tune", "name": name, "point": point}
+        case CreateAlert(rule):
+            return {"control": "create alert", "rule": encode_rule(rule)}
+        case DropAlert(name):
+            return {"control": "drop alert", "name": name}
+        case CreateSilence(silence):
+            return {"control": "create silence", "silence": encode_silence(silence)}
+        case EndSilence(id):
+            return {"control": "end silence", "id": id}
         case Punctuation(clock, until, since, where):
             return {
                 "control": "punctuation",
@@ -219,6 +232,14 @@ def decode_control(stored: dict[str, Any]) -> Control:
             return DropView(stored["name"])
         case "tune":
             return Tune(stored["name"], stored["point"])
+        case "create alert":
+            return CreateAlert(decode_rule(stored["rule"]))
+        case "drop alert":
+            return DropAlert(stored["name"])
+        case "create silence":
+            return CreateSilence(decode_silence(stored["silence"]))
+        case "end silence":
+            return EndSilence(stored["id"])
         case "punctuation":
             where = decode_pattern(stored["where"])
             return Punctuation(decode_clock(stored["clock"]), stored["until"], stored["since"], where)

@@ -31,6 +31,15 @@ class PastWindows:
         starts = {name: start for name, start in self.starts.items() if name not in set(names)}
         return PastWindows({kind: table for kind, table in tables.items() if table.num_rows}, starts)
 
+    def with_all(self, other: PastWindows) -> PastWindows:
+        """The same with what is remembered for other queries."""
+        kinds = {
+            kind: [each.tables[kind] for each in (self, other) if kind in each.tables]
+            for kind in other.tables
+        }
+        tables = {kind: pa.concat_tables(tables) for kind, tables in kinds.items()}
+        return PastWindows({**self.tables, **tables}, {**self.starts, **other.starts})
+
     def renamed(self, name: str, to: str) -> PastWindows:
         """The same after a query got another name."""
         tables = {

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transom.alerts.alerts_state import AlertsState
+from transom.alerts.stored_form import decode_alerts, encode_alerts
 from transom.columns.packed_tables import packed_stream, unpacked_stream
 from transom.estimates import Estimator
 from transom.ondemand.structures.runs import Run
@@ -30,12 +32,13 @@ from transom.promising.representation import Representation
 from transom.state import state_json
 from transom.state.accounts import Accounts
 from transom.state.checkpoint_format import FORMAT_VERSION, check_format
-from transom.state.commit_record import CommitRecord
+from transom.state.commit_record import CommitRecord, QueryRecord
 from transom.state.json_forms import decode_intervals, decode_summary, encode_intervals, encode_summary
+from transom.state.lasting_tables import LastingTable
 from transom.state.pass_decisions import PassDecisions
 from transom.state.past_windows import PastWindows
 from transom.state.promising import BatchRanking, PreferenceState, PromisingState, SummaryState, TupleRun
-from transom.state.state import State, StoreState
+from transom.state.state import QueryState, State, StoreState
 from transom.state.state_tables import (
     decode_floors,
     decode_queries,
@@ -56,9 +59,10 @@ RunLocation = dict[str, Any]  # where a run is stored, as JSON
 PartKey = tuple[str, str, int]  # the kind of a part, the name of what it belongs to, and a number
 Parts = Mapping[PartKey, bytes]
 
-STATE, RUN, SHEET, ESTIMATOR, PAST = "state", "run", "sheet", "estimator", "past"
+STATE, RUN, SHEET, ESTIMATOR, PAST, REPORTED = "state", "run", "sheet", "estimator", "past", "reported"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
-RANKING = "ranking"
+RANKING, ALERTS = "ranking", "alerts"
+GROUP_PROFILES, EARLY_DECISIONS = "group_profiles", "early_decisions"
 ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
 ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED, JOINED, MATCHED = (
     "account_names", "selection_kinds", "floors", "times", "changed", "joined", "matched",
@@ -72,6 +76,10 @@ class LastingParts:
     def __init__(self) -> None:
         self._parts: dict[PartKey, tuple[object, int, bytes]] = {}
         self._wanted: dict[PartKey, tuple[object, int, bytes]] = {}
+        self.registered: LastingTable[QueryRecord] = LastingTable(
+            lambda records: encode_registered(tuple(records.values()))
+        )
+        self.queries: LastingTable[QueryState] = LastingTable(encode_queries)
 
     def add(self, key: PartKey, source: object, make: Callable[[], bytes]) -> None:
         """Add a part to the next snapshot; `make` is called if the last one had another source.
@@ -137,7 +145,10 @@ def dumps(
     parts[FLOORS, "", 0] = packed_stream(encode_floors(state.floors))
     parts |= {(SHEET, name, 0): packed_stream(sheet) for name, sheet in state.sheets.items()}
     parts |= {(ESTIMATOR, name, 0): estimator.packed for name, estimator in state.estimators.items()}
+    decided = ((name, one.decisions) for name, one in state.estimators.items())
+    parts |= {(EARLY_DECISIONS, name, 0): own.dumps() for name, own in decided if own is not None}
     parts |= {(PAST, kind, 0): packed_stream(table) for kind, table in state.past.tables.items()}
+    parts |= {(REPORTED, name, 0): packed_stream(table) for name, table in state.reported.items()}
     parts |= dict(_promising_parts(state.promising))
     for number, table in enumerate(state.accounts.tables()):
         parts[ACCOUNTS, "", number] = packed_stream(table)
@@ -158,8 +169,12 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
         state.selections,
         state.accounts.names,
     )
-    lasting.add((REGISTERED, "", 0), registered, lambda: packed_stream(encode_registered(registered)))
-    lasting.add((QUERY_STATES, "", 0), queries, lambda: packed_stream(encode_queries(queries)))
+    lasting.add(
+        (REGISTERED, "", 0),
+        registered,
+        lambda: packed_stream(lasting.registered.of({each.name: each for each in registered})),
+    )
+    lasting.add((QUERY_STATES, "", 0), queries, lambda: packed_stream(lasting.queries.of(queries)))
     lasting.add((SELECTION_STATES, "", 0), selections, lambda: packed_stream(encode_selections(selections)))
     lasting.add(
         (SELECTION_KINDS, "", 0), selections, lambda: json.dumps(selection_kinds(selections)).encode()
@@ -179,10 +194,15 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
             lasting.add((JOINED, name, number), run.table, partial(packed_stream, run.table))
             if run.matched is not None:
                 lasting.add((MATCHED, name, number), run.matched, partial(_pack_bits, run.matched))
+    for name, estimator in state.estimators.items():
+        if estimator.has_many_groups:
+            lasting.add((GROUP_PROFILES, name, 0), estimator.groups, estimator.pack_groups)
     for name, summary in state.promising.summaries.items():
         for ranking in summary.rankings:
             key = RANKING, json.dumps([name, ranking.name]), ranking.batch_id
             lasting.add(key, ranking, partial(_pack_ranking, ranking))
+    if state.alerts:
+        lasting.add((ALERTS, "", 0), state.alerts, lambda: json.dumps(encode_alerts(state.alerts)).encode())
     for number, one in enumerate(record.decisions):
         lasting.add((DECISIONS, one.stream, number), one, partial(attrgetter("packed"), one))
 
@@ -229,7 +249,8 @@ def parts_of(packed: bytes) -> Parts:
 
 def encode_state(state: State, shelf: RunShelf) -> dict[str, Any]:
     """The JSON part of a state, without queries and selections; its runs are put on a shelf."""
-    return {
+    young = {"young_after": state.young_after} if state.young_after else {}
+    return young | {
         "batch": state.batch_id,
         "streams": {name: state_json.encode_stream(stream) for name, stream in state.streams.items()},
         "shards": [state_json.encode_shard(ref) for ref in state.shards],
@@ -267,8 +288,16 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         shards=tuple(map(state_json.decode_shard, stored["shards"])),
         partitions=stored["partitions"],
         last_selection=stored["last_selection"],
+        young_after=stored.get("young_after", 0),
         prodders={name: state_json.decode_prodder(prodder) for name, prodder in stored["prodders"].items()},
-        estimators={name: Estimator.loads(packed) for name, packed in _of_kind(ESTIMATOR, parts)},
+        estimators={
+            name: Estimator.loads(
+                packed,
+                groups_data=parts.get((GROUP_PROFILES, name, 0)),
+                decisions=parts.get((EARLY_DECISIONS, name, 0)),
+            )
+            for name, packed in _of_kind(ESTIMATOR, parts)
+        },
         stores={name: _decode_store(store, shelf) for name, store in stored["stores"].items()},
         accounts=Accounts.of_tables(
             unpacked_stream(parts[ACCOUNT_NAMES, "", 0])["query"].to_pylist(),
@@ -279,6 +308,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
         past=PastWindows(
             {kind: unpacked_stream(packed) for kind, packed in _of_kind(PAST, parts)}, stored["first_windows"]
         ),
+        reported={name: unpacked_stream(packed) for name, packed in _of_kind(REPORTED, parts)},
         promising=PromisingState(
             {
                 name: _decode_summary_state(summary, parts[SUMMARY, name, 0], _rankings(name, parts), shelf)
@@ -295,6 +325,7 @@ def decode_state(stored: dict[str, Any], parts: Parts, shelf: RunShelf) -> State
             },
         ),
         joins={name: _decode_join(name, join, parts) for name, join in stored["joins"].items()},
+        alerts=decode_alerts(json.loads(parts[ALERTS, "", 0])) if (ALERTS, "", 0) in parts else AlertsState(),
     )
 
 

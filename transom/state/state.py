@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from transom.alerts.alerts_state import AlertsState
 from transom.elements import Clock, ClockKind
 from transom.estimates import Estimator
 from transom.ondemand.structures.tiers import RunTiers
@@ -127,11 +128,10 @@ class QueryState:
     unseen: IntervalSet | None = IntervalSet()
     forced: int | None = None
 
-    def for_window(self, length: int) -> QueryState:
-        """The state with as few unseen intervals as tell the windows of a length apart: there are many queries."""
-        if self.unseen is None:
-            return self
-        return replace(self, unseen=self.unseen.without_gaps(shorter_than=length))
+    def for_window(self, shortest: int) -> QueryState:
+        """The state with as few unseen intervals as tell windows apart that are no shorter: there are many queries."""
+        unseen = self.unseen and self.unseen.without_gaps(shorter_than=shortest)
+        return self if unseen is self.unseen else replace(self, unseen=unseen)
 
     def forced_wids(self) -> IntervalSet:
         """The ids of the windows that were closed because the stream ended or fell idle."""
@@ -212,6 +212,7 @@ class State:
     shards: tuple[ShardRef, ...] = ()
     partitions: int = 0
     last_selection: int = 0
+    young_after: int = 0  # selections with higher ids are young: their families are planned apart
     prodders: Mapping[str, ProdderState] = field(default_factory=dict)  # of queries that EMIT EARLY
     estimators: Mapping[str, Estimator] = field(default_factory=dict)  # of queries that EMIT EARLY
     stores: Mapping[str, StoreState] = field(default_factory=dict)  # of on-demand queries, by their names
@@ -221,6 +222,10 @@ class State:
         default_factory=dict
     )  # of two streams, by the stream of their pairs
     past: PastWindows = field(default_factory=PastWindows)  # of queries with LAG or EMIT EMPTY
+    alerts: AlertsState = field(default_factory=AlertsState)
+    reported: Mapping[str, pa.Table] = field(
+        default_factory=dict
+    )  # of queries with EMIT CORRECTIONS: the newest results of closed windows
 
     @property
     def refs(self) -> tuple[ShardRef, ...]:

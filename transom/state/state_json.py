@@ -5,10 +5,15 @@ Tables, runs and packed summaries are not JSON: the snapshot stores them beside 
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
+import pyarrow as pa
+
+from transom.columns.arrays import one_array
+from transom.columns.packed_tables import packed_stream, unpacked_stream
 from transom.overload.chunks import SidelinedChunk
 from transom.state.json_forms import (
     decode_clock,
@@ -29,6 +34,7 @@ from transom.state.state import (
 from transom.storage.shard_refs import ShardRef
 from transom.windows.arrivals import Arrivals
 from transom.windows.closed_time import Closed
+from transom.windows.group_closings import GroupClosings
 from transom.windows.intervals import IntervalSet
 
 Json = dict[str, Any]
@@ -151,6 +157,7 @@ def encode_closed(closed: Closed) -> Json:
             {"where": encode_pattern(sorted(pattern, key=str)), "ranges": encode_intervals(ranges)}
             for pattern, ranges in closed.patterned
         ],
+        **({} if closed.groups is None else {"groups": _encode_groups(closed.groups)}),
     }
 
 
@@ -159,7 +166,19 @@ def decode_closed(stored: Json) -> Closed:
         (frozenset(decode_pattern(part["where"])), decode_known_intervals(part["ranges"]))
         for part in stored["patterned"]
     )
-    return Closed(decode_known_intervals(stored["general"]), patterned)
+    groups = _decode_groups(stored["groups"]) if "groups" in stored else None
+    return Closed(decode_known_intervals(stored["general"]), patterned, groups)
+
+
+def _encode_groups(groups: GroupClosings) -> Json:
+    table = pa.table({"value": groups.values, "until": groups.until})
+    return {"column": groups.column, "packed": b64encode(packed_stream(table)).decode()}
+
+
+def _decode_groups(stored: Json) -> GroupClosings:
+    table = unpacked_stream(b64decode(stored["packed"]))
+    values, until = one_array(table["value"]), one_array(table["until"]).to_numpy()
+    return GroupClosings(stored["column"], values, until)
 
 
 def encode_totals(totals: Totals) -> Json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ def encode_selections(selections: Mapping[int, SelectionState]) -> pa.Table:
     columns: list[Any] = [
         list(selections),
         [state.name for state in states],
-        [kinds[_kind(state)] for state in states],
+        [kinds[kind] for kind in map(_kind, states)],
         [state.on_executors for state in states],
         [state.alone_until for state in states],
     ]
@@ -163,8 +164,7 @@ def selection_kinds(selections: Mapping[int, SelectionState]) -> list[dict[str, 
     ]
 
 
-def _kind(state: SelectionState) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    return state.sheet, state.slots, state.group_types
+_kind = attrgetter("sheet", "slots", "group_types")
 
 
 def _kinds(

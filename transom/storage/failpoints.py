@@ -18,6 +18,7 @@ _DELETION = ("delete", "deleted")
 _PARQUET = ("write", "written")
 
 _MOMENTS: dict[str, tuple[str, ...]] = {
+    "alerts": _FILE,
     "delivery": ("begin", "end"),
     "feeds": (*_FILE, *_DELETION),
     "flush": ("begin", "end"),

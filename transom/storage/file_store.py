@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,18 @@ from transom.storage.write_errors import writable
 _UNFINISHED = ".unfinished"
 _SYNC_THREADS = 8
 _LEAST_BYTES_FOR_THREADS = 1 << 20
+
+
+def is_of_batches_to(batch_id: int, name: str) -> bool:
+    """Whether a file, whose name begins with the number of its batch, is of a batch up to this one.
+
+    A file with another name is none of an engine's.
+
+    >>> [is_of_batches_to(12, name) for name in ("0000000012.json", "0000000013-5c1f03ab", "notes.txt")]
+    [True, False, False]
+    """
+    digits = re.match(r"\d+", name)
+    return digits is not None and int(digits[0]) <= batch_id
 
 
 class Store:
@@ -194,6 +207,11 @@ class Store:
         found = self._fs.get_file_info(fs.FileSelector(self._at(name), allow_not_found=True))
         return sorted(info.base_name for info in found if not info.base_name.endswith(_UNFINISHED))
 
+    def directories(self, name: str) -> Sequence[str]:
+        """The names of the directories in a directory, sorted; none if it does not exist."""
+        found = self._fs.get_file_info(fs.FileSelector(self._at(name), allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+
     def files(self, name: str) -> dict[str, int]:
         """The files in a directory and below, with their sizes; hidden ones and unfinished ones are left out."""
         found = self._fs.get_file_info(fs.FileSelector(self._at(name), allow_not_found=True, recursive=True))
@@ -266,7 +284,7 @@ def _sync(path: str) -> None:
             os.close(descriptor)
 
 
-def packed_table(table: pa.Table, compression: str) -> pa.Buffer:
+def packed_table(table: pa.Table, compression: str | None) -> pa.Buffer:
     """A table as an IPC file."""
     sink = pa.BufferOutputStream()
     # For a small table, handing its columns to threads takes longer than compressing them.

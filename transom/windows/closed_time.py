@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
 from typing import Any
 
-from transom.windows.intervals import LOWEST, IntervalSet, union
+import numpy as np
+import pyarrow as pa
+
+from transom.columns.arrays import Ints
+from transom.windows.group_closings import GroupClosings
+from transom.windows.intervals import HIGHEST, LOWEST, IntervalSet, union
 
 Pattern = frozenset[tuple[str, Any]]
 ByColumns = Mapping[frozenset[str], Mapping[Pattern, IntervalSet]]
@@ -26,6 +31,9 @@ class Closed:
 
     general: IntervalSet = IntervalSet()
     patterned: tuple[tuple[Pattern, IntervalSet], ...] = ()
+    groups: GroupClosings | None = None  # of a stream whose groups have clocks of their own
+    delay: int = 0
+    undelayed: IntervalSet = IntervalSet()  # the general ranges without the delay, if there is one
 
     def close(self, until: int, since: int | None = None, where: Sequence[tuple[str, Any]] = ()) -> Closed:
         """Add the range `[since, until)`, closed for the rows that match `where`."""
@@ -45,9 +53,65 @@ class Closed:
                 patterned[pattern] = patterned.get(pattern, IntervalSet()) | added
             else:
                 general = general | added
-        return Closed(
-            general, tuple((pattern, ranges) for pattern, ranges in patterned.items() if ranges - general)
-        )
+        kept = tuple((pattern, ranges) for pattern, ranges in patterned.items() if ranges - general)
+        return Closed(general, kept, self.groups)
+
+    def with_groups(self, groups: GroupClosings) -> Closed:
+        """With the closed time of groups; what was closed for other groups is kept as patterns."""
+        before = self.groups
+        if before is None:
+            return replace(self, groups=groups)
+        own = groups.since(before) if before.column == groups.column else groups
+        if before.values is groups.values:
+            return replace(self, groups=own)
+        gone = before if before.column != groups.column else before.without(groups)
+        left = replace(self, groups=own)
+        closings = [
+            (until, None, ((gone.column, value),)) for value, until in gone.beyond(self.watermark() or LOWEST)
+        ]
+        return left.close_all(closings) if closings else left
+
+    @property
+    def varies(self) -> bool:
+        """Whether something is closed for some groups only."""
+        return bool(self.patterned) or self.groups is not None
+
+    @property
+    def latest(self) -> int | None:
+        """A time after which nothing is closed; None if nothing is."""
+        stops = [stop for _, stop in self.general]
+        stops += [stop for _, ranges in self.patterned for _, stop in ranges]
+        if self.groups is not None and self.groups.latest > LOWEST:
+            stops.append(self.groups.latest)
+        return max(stops, default=None)
+
+    def patterns(self) -> Iterator[tuple[Pattern, IntervalSet]]:
+        """What is closed by pattern, groups included."""
+        yield from self.patterned
+        if self.groups is not None:
+            for value, until in self.groups.beyond(self.watermark() or LOWEST):
+                yield frozenset([(self.groups.column, value)]), IntervalSet.of((LOWEST, until))
+
+    def delayed(self, by: int) -> Closed:
+        """The same, with every closed range of a group ending earlier by a distance on the clock.
+
+        A window lies in it if the window, longer by that distance, lies in closed time.
+
+        >>> Closed().close(100).delayed(30).general
+        IntervalSet([-4611686018427387904, 70))
+        """
+        if not by or not (self.general or self.varies):
+            return self
+        known = self._delayed.get(by)
+        if known is None:
+            general = _ending_earlier(self.general, by)
+            known = self._delayed[by] = Closed(general, self.patterned, self.groups, by, self.general)
+        return known
+
+    @cached_property
+    def _delayed(self) -> dict[int, Closed]:
+        """By distance: all queries with the same have one object."""
+        return {}
 
     def watermark(self) -> int | None:
         """The time before which everything is closed; None if that is not so from the beginning of time."""
@@ -70,7 +134,7 @@ class Closed:
     @property
     def is_prefix(self) -> bool:
         """Whether all that is closed is what lies before one moment, for every row."""
-        return not self.patterned and (not self.general or self._is_from_start(self.general))
+        return not self.varies and (not self.general or self._is_from_start(self.general))
 
     @staticmethod
     def _is_from_start(times: IntervalSet) -> bool:
@@ -87,17 +151,23 @@ class Closed:
         """
         if in_order:
             return self._plain if self.is_prefix else self._in_order(pinned)
-        if not self.patterned:
-            return self._plain
         decided = keys.keys() | pinned.keys()
+        groups = self.groups if self.groups is not None and self.groups.column in decided else None
+        if not self.patterned and groups is None:
+            return self._plain
         applying = {columns: ranges for columns, ranges in self.by_columns.items() if columns <= decided}
-        return View(self.general, applying, dict(keys), dict(pinned))
+        return View(self.general, applying, dict(keys), dict(pinned), groups, self.delay, self.undelayed)
 
     def _in_order(self, pinned: Mapping[str, tuple[Any, ...]]) -> View:
         """Closed time from the beginning to the first moment that is open."""
         times = self.view({}, pinned).of({})
         first = times.pairs[:1] if times and times.pairs[0][0] <= LOWEST else ()
         return View(IntervalSet.of(*first), {}, {}, {})
+
+
+def _ending_earlier(ranges: IntervalSet, by: int) -> IntervalSet:
+    """Ranges that end earlier; the end of all time stays."""
+    return IntervalSet.of(*((start, stop if stop >= HIGHEST else stop - by) for start, stop in ranges))
 
 
 @dataclass(frozen=True)
@@ -108,17 +178,58 @@ class View:
     patterned: ByColumns
     keys: Mapping[str, int]
     pinned: Mapping[str, tuple[Any, ...]]
+    groups: GroupClosings | None = None
+    delay: int = 0
+    undelayed: IntervalSet = IntervalSet()
 
     @property
     def uniform(self) -> bool:
         """Whether the same is closed for all groups."""
-        return not self.patterned
+        return not self.patterned and self.groups is None
+
+    def patterns(self) -> Iterator[tuple[frozenset[str], Pattern, IntervalSet]]:
+        """What is closed by pattern, groups included."""
+        for columns, ranges_by_pattern in self.patterned.items():
+            for pattern, ranges in ranges_by_pattern.items():
+                yield columns, pattern, ranges
+        if self.groups is not None:
+            first = self.general.pairs[0] if self.general else (0, LOWEST)
+            for value, until in self.groups.beyond(first[1] if first[0] <= LOWEST else LOWEST):
+                pattern = frozenset([(self.groups.column, value)])
+                yield frozenset([self.groups.column]), pattern, IntervalSet.of((LOWEST, until))
+
+    @property
+    def anywhere(self) -> IntervalSet:
+        """The time that is closed for all groups or for some."""
+        patterned = union(ranges for own in self.patterned.values() for ranges in own.values())
+        latest = LOWEST if self.groups is None else self.groups.latest
+        return self.general | patterned | IntervalSet.of((LOWEST, latest))
+
+    def until(self, keys: Sequence[pa.Array], rows: int) -> Ints | None:
+        """For each row, given the columns of its group, the time before which all is closed; None: it has none."""
+        is_prefix = not self.general or (len(self.general) == 1 and self.general.pairs[0][0] <= LOWEST)
+        if self.patterned or not is_prefix:
+            return None
+        until = np.full(rows, self.general.pairs[0][1] if self.general else LOWEST)
+        return until if self.groups is None else np.maximum(until, self._until_of_groups(keys) - self.delay)
+
+    def _until_of_groups(self, keys: Sequence[pa.Array]) -> Ints:
+        assert self.groups is not None
+        place = self.keys.get(self.groups.column)
+        if place is None:
+            return np.array(min(self._clocks({}).values(), default=LOWEST))
+        return self.groups.of_values(keys[place])
 
     @property
     def columns(self) -> list[int]:
         """The places of the group columns that decide what is closed."""
-        used = frozenset[str]().union(*self.patterned)
-        return sorted(place for column, place in self.keys.items() if column in used)
+        return sorted(place for column, place in self.keys.items() if column in self._deciding)
+
+    @property
+    def _deciding(self) -> frozenset[str]:
+        """The columns of patterns, and the one with clocks."""
+        deciding = frozenset[str]().union(*self.patterned)
+        return deciding if self.groups is None else deciding | {self.groups.column}
 
     def of(self, group: Mapping[int, Any]) -> IntervalSet:
         """The time that is closed for a group, given its values by place.
@@ -127,21 +238,35 @@ class View:
         """
         if self.uniform:
             return self.general
-        closed = [self._of_cell(cell) | self.general for cell in self._cells(group)]
-        return (
-            reduce(IntervalSet.__and__, closed) if closed else self.general
-        )  # WHERE leaves it no value at all
+        general = self.undelayed if self.delay else self.general
+        clocks = self._clocks(group)
+        if not self.patterned:
+            closed = [general | IntervalSet.of((LOWEST, min(clocks.values(), default=LOWEST)))]
+        else:
+            closed = [general | self._of_cell(cell, clocks) for cell in self._cells(group)]
+        times = reduce(IntervalSet.__and__, closed) if closed else general  # WHERE leaves it no value at all
+        return _ending_earlier(times, self.delay) if self.delay else times
 
-    def _of_cell(self, cell: Mapping[str, Any]) -> IntervalSet:
+    def _clocks(self, group: Mapping[int, Any]) -> Mapping[Any, int]:
+        """By value that rows of a group can have in the column with clocks, until when its clock has closed time."""
+        if self.groups is None:
+            return {}
+        place = self.keys.get(self.groups.column)
+        return self.groups.of_each(self.pinned[self.groups.column] if place is None else (group.get(place),))
+
+    def _of_cell(self, cell: Mapping[str, Any], clocks: Mapping[Any, int]) -> IntervalSet:
         patterns = (
             (ranges, frozenset((column, cell[column]) for column in columns))
             for columns, ranges in self.patterned.items()
         )
-        return union(ranges[pattern] for ranges, pattern in patterns if pattern in ranges)
+        closed = union(ranges[pattern] for ranges, pattern in patterns if pattern in ranges)
+        if self.groups is None:
+            return closed
+        return closed | IntervalSet.of((LOWEST, clocks[cell[self.groups.column]]))
 
     def _cells(self, group: Mapping[int, Any]) -> Iterator[dict[str, Any]]:
         """The combinations of values that rows of a group can have in the columns of the patterns."""
         fixed = {column: group[place] for column, place in self.keys.items() if place in group}
-        free = sorted(frozenset[str]().union(*self.patterned) - self.keys.keys())
+        free = sorted(self._deciding - self.keys.keys())
         for values in product(*(self.pinned[column] for column in free)):
             yield fixed | dict(zip(free, values, strict=True))

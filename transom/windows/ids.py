@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -55,6 +56,10 @@ class Windows(Protocol):
     def is_cumulative(self) -> Any: ...
 
 
+_NUMBERS = attrgetter("range", "slide", "phase")
+_KIND = attrgetter("is_cumulative", "calendar")
+
+
 @dataclass(frozen=True)
 class WindowSpecs:
     """The window specifications of many queries, as arrays.
@@ -77,14 +82,13 @@ class WindowSpecs:
         >>> window_end(specs, np.array([2, 2])).tolist()
         [60, 16]
         """
-        numbers = chain.from_iterable((spec.range, spec.slide, spec.phase) for spec in specs)
         try:
-            flat = np.fromiter(numbers, np.int64, 3 * len(specs))
+            flat = np.fromiter(chain.from_iterable(map(_NUMBERS, specs)), np.int64, 3 * len(specs))
         except OverflowError:  # a window that is longer than all of time
             each = chain.from_iterable((spec.range, spec.slide, spec.phase) for spec in specs)
             flat = np.array([min(number, HIGHEST) for number in each], np.int64)
         ranges, slides, phases = np.ascontiguousarray(flat.reshape(-1, 3).T)
-        if not any(spec.is_cumulative or spec.calendar is not None for spec in specs):
+        if set(map(_KIND, specs)) <= {(False, None)}:
             return cls(ranges, slides, phases)
         cumulative = np.array([spec.is_cumulative for spec in specs], np.bool_)
         calendars = tuple(dict.fromkeys(spec for spec in specs if spec.calendar is not None))
@@ -282,6 +286,17 @@ def closed_wids(spec: Windows, closed: IntervalSet) -> IntervalSet:
         after = HIGHEST if stop >= HIGHEST else wid_from(spec, stop)
         pairs.append((first, after))
     return IntervalSet.of(*pairs)
+
+
+def closed_below(spec: WindowSpec, until: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each time, the id below which windows are closed when all before the time is.
+
+    >>> closed_below(WindowSpec.ending(60, 20), np.array([130, LOWEST])) == [6, LOWEST]
+    array([ True,  True])
+    """
+    usual = (until > LOWEST) & (until < HIGHEST)
+    ids = wid_from(spec, np.where(usual, until, 0))
+    return np.where(usual, ids, until)
 
 
 def result_time(ends: _T) -> _T:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +119,8 @@ class IntervalSet:
 
     @cached_property
     def _arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        both = np.array(self.pairs, np.int64).reshape(-1, 2)
+        flat = chain.from_iterable(self.pairs)
+        both = np.fromiter(flat, np.int64, 2 * len(self.pairs)).reshape(-1, 2)  # much faster than np.array
         return both[:, 0], both[:, 1]
 
     def __reduce__(self) -> tuple[type[IntervalSet], tuple[object, ...]]:

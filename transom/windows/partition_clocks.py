@@ -1,53 +1,193 @@
-"""How far each partition of a source has come: the watermark follows the slowest one that is live."""
+"""How far each partition of a source, or each group of a stream, has come: the watermark follows the slowest live one.
+
+With a learned slack, each has a slack of its own, and the time before which its rows are late never goes back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 
-@dataclass(frozen=True)
+from transom.columns.arrays import Ints, Mask
+from transom.columns.packed_tables import packed_stream, unpacked_stream
+from transom.windows.delays import DelayCounts
+from transom.windows.group_closings import ClockNames, GroupClosings
+from transom.windows.intervals import LOWEST
+from transom.windows.learned_slack import MOST_SKETCHES, LearnedSlack, SlackRule
+
+SHARED = ""  # the clock of rows without a partition, and of partitions beyond the limit
+PARTITIONS = " partitions"  # after the name of a stream: what the checkpoint keeps of its source's partitions
+MOST_PLAIN = 64  # clocks that a checkpoint stores as JSON; more are packed
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class PartitionClocks:
-    """The newest time of each partition, and the engine's clock when it last brought a row."""
+    """By partition, its newest time, the engine's clock when it last brought a row, and until when it is closed.
 
-    newest: Mapping[str, int] = field(default_factory=dict)
-    seen: Mapping[str, int] = field(default_factory=dict)
+    `closed` is LOWEST without a slack.
+    """
 
-    def after(self, newest: Mapping[str, int], clock: int) -> PartitionClocks:
+    keys: ClockNames = field(default_factory=ClockNames)
+    newest: Ints = field(default_factory=lambda: _NONE)
+    seen: Ints = field(default_factory=lambda: _NONE)
+    closed: Ints = field(default_factory=lambda: _NONE)
+    learned: LearnedSlack | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the partitions, in the order in which they came."""
+        return self.keys.names
+
+    def places(self, names: Sequence[str]) -> Ints:
+        """The places of some partitions; those beyond the limit have the place of the shared clock, unknown ones -1."""
+        known = self.keys.places
+        return np.array([known.get(name, -1) for name in names], np.int64)
+
+    @property
+    def sketches(self) -> int:
+        """How many sketches of delays the partitions have."""
+        return min(len(self.names), MOST_SKETCHES + 1)
+
+    def after(
+        self,
+        tops: Mapping[str, int],
+        clock: int,
+        slack: int | SlackRule | None = None,
+        delays: DelayCounts | None = None,
+        most: int | None = None,
+        forgettable: Mask | None = None,
+    ) -> PartitionClocks:
         """The clocks after a batch in which partitions brought rows up to these times.
 
-        >>> PartitionClocks({"0": 7}, {"0": 1}).after({"0": 5, "1": 3}, clock=2)
-        PartitionClocks(newest={'0': 7, '1': 3}, seen={'0': 2, '1': 2})
+        Partitions beyond `most` share a clock, unless there is room when those that are `forgettable` are forgotten.
+
+        >>> clocks = PartitionClocks().after({"a": 7}, clock=1, slack=2).after({"a": 5, "b": 3}, clock=2, slack=2)
+        >>> clocks.names, clocks.newest.tolist(), clocks.seen.tolist(), clocks.closed.tolist()
+        (('a', 'b'), [7, 3], [2, 2], [5, 1])
         """
-        if not newest:
+        if not tops:
             return self
-        later = {name: max(time, self.newest.get(name, time)) for name, time in newest.items()}
-        return PartitionClocks({**self.newest, **later}, {**self.seen, **dict.fromkeys(newest, clock)})
+        learned = self.learned
+        if isinstance(slack, SlackRule):
+            learned = learned or LearnedSlack.empty()
+            learned = learned if delays is None else learned.after(delays, slack)
+        given = list(tops)
+        places, known = self.places(given), self
+        fresh = [given[i] for i in np.flatnonzero(places < 0).tolist()]
+        if fresh:
+            if most is not None and len(self.names) + len(fresh) > most:
+                if forgettable is not None and (spared := self._without(forgettable, tops)) is not self:
+                    return spared.after(tops, clock, slack, delays, most)
+                room = max(most - len(self.names) - (SHARED not in self.keys.places), 0)
+                kept = [name for name in fresh if name != SHARED][:room]
+                fresh = [*kept, *([SHARED] if SHARED not in self.keys.places else [])]
+            known = self._extended(fresh)
+            places = known.places(given)
+            places[places < 0] = known.keys.places.get(SHARED, -1)
+        newest, seen = known.newest.copy(), known.seen.copy()
+        np.maximum.at(newest, places, np.fromiter(tops.values(), np.int64, len(tops)))
+        seen[places] = clock
+        after = replace(known, newest=newest, seen=seen, learned=learned)
+        return after.with_slack(slack)
 
-    def slowest(self, clock: int, idle: int | None, since: int = 0) -> int | None:
-        """The newest time of the slowest partition that brought a row within `idle`; None if there is none.
+    def _without(self, forgettable: Mask, tops: Mapping[str, int]) -> PartitionClocks:
+        """The clocks without those that are forgettable and bring no rows; sketches of delays keep their places."""
+        kept = ~forgettable
+        kept[:MOST_SKETCHES] = True
+        kept[[place for name, place in self.keys.places.items() if name in tops or name == SHARED]] = True
+        if kept.all():
+            return self
+        places = np.flatnonzero(kept)
+        names = ClockNames([self.names[place] for place in places.tolist()])
+        return PartitionClocks(
+            names, self.newest[places], self.seen[places], self.closed[places], self.learned
+        )
 
-        `since` is when the engine was started: while it was down, no partition was silent. A batch that began before
-        that is replayed as it was.
+    def _extended(self, fresh: Sequence[str]) -> PartitionClocks:
+        lowest = np.full(len(fresh), LOWEST)
+        return PartitionClocks(
+            ClockNames((*self.names, *fresh)),
+            np.concatenate([self.newest, lowest]),
+            np.concatenate([self.seen, np.zeros(len(fresh), np.int64)]),
+            np.concatenate([self.closed, lowest]),
+            self.learned,
+        )
 
-        >>> clocks = PartitionClocks({"0": 70, "1": 30}, {"0": 9, "1": 4})
-        >>> clocks.slowest(10, idle=None), clocks.slowest(10, idle=5), clocks.slowest(99, idle=5)
+    def with_slack(self, slack: int | SlackRule | None) -> PartitionClocks:
+        """The clocks with what a slack closes; what a learned slack has closed stays so when it grows."""
+        if slack is None:
+            return replace(self, closed=np.full(len(self.names), LOWEST))
+        if not isinstance(slack, SlackRule):
+            return replace(self, closed=np.maximum(self.newest - slack, LOWEST))
+        closed = np.maximum(self.closed, self.newest - self.slacks(slack))
+        return replace(self, closed=np.maximum(closed, LOWEST))
+
+    def slacks(self, rule: SlackRule) -> Ints:
+        """The slack of each partition."""
+        learned = self.learned or LearnedSlack.empty()
+        slacks = learned.slacks(rule, self.sketches)
+        return slacks[self.sketch_numbers]
+
+    @property
+    def sketch_numbers(self) -> Ints:
+        """By partition, the number of its sketch of delays."""
+        return np.minimum(np.arange(len(self.names)), MOST_SKETCHES)
+
+    def live(self, clock: int, idle: int | None, since: int = 0) -> Mask:
+        """The partitions that brought a row within `idle`.
+
+        `since` is when the engine was started, as the batch was begun: while it was down, no partition was silent.
+        """
+        if idle is None:
+            return np.ones(len(self.names), bool)
+        return clock - np.maximum(self.seen, since) <= idle
+
+    def watermark(self, clock: int, idle: int | None, since: int = 0) -> int | None:
+        """The time until which all live partitions are closed; None if there is none.
+
+        >>> clocks = PartitionClocks().after({"a": 30}, clock=4, slack=0).after({"b": 70}, clock=9, slack=0)
+        >>> clocks.watermark(10, idle=None), clocks.watermark(10, idle=5), clocks.watermark(99, idle=5)
         (30, 70, None)
         """
-        start = since if since <= clock else 0
-        live = [
-            time
-            for name, time in self.newest.items()
-            if idle is None or clock - max(self.seen[name], start) <= idle
-        ]
-        return min(live, default=None)
+        closed = self.closed[self.live(clock, idle, since)]
+        lowest = int(closed.min()) if len(closed) else LOWEST
+        return lowest if lowest > LOWEST else None
+
+    def group_closings(self, column: str, kind: pa.DataType) -> GroupClosings:
+        """Until when each group is closed; the shared clock closes no group by itself."""
+        return GroupClosings(column, self.keys.values(kind), self.closed[self.keys.grouped])
 
     def to_json(self) -> Any:
         """The clocks for a checkpoint."""
-        return {"newest": dict(self.newest), "seen": dict(self.seen)}
+        learned = {} if self.learned is None else {"learned": self.learned.to_json()}
+        if len(self.names) <= MOST_PLAIN:
+            columns = (self.newest, self.seen, self.closed)
+            newest, seen, closed = (dict(zip(self.names, column.tolist(), strict=True)) for column in columns)
+            return {"newest": newest, "seen": seen, "closed": closed} | learned
+        table = pa.table(
+            {"name": list(self.names), "newest": self.newest, "seen": self.seen, "closed": self.closed}
+        )
+        return {"packed": b64encode(packed_stream(table)).decode()} | learned
 
     @classmethod
     def from_json(cls, stored: Any) -> PartitionClocks:
         """The clocks of a checkpoint."""
-        return cls(stored["newest"], stored["seen"])
+        learned = LearnedSlack.from_json(stored["learned"]) if "learned" in stored else None
+        if "packed" in stored:
+            table = unpacked_stream(b64decode(stored["packed"]))
+            newest, seen, until = (table[name].to_numpy().copy() for name in ("newest", "seen", "closed"))
+            return cls(ClockNames(table["name"].to_pylist()), newest, seen, until, learned)
+        names = tuple(stored["newest"])
+        closed = stored.get("closed", dict.fromkeys(names, LOWEST))  # earlier checkpoints have none
+        newest, seen, until = (
+            np.array([column[name] for name in names], np.int64)
+            for column in (stored["newest"], stored["seen"], closed)
+        )
+        return cls(ClockNames(names), newest, seen, until, learned)

@@ -56,7 +56,10 @@ def test_a_package_for_another_release_of_spark_is_said_and_is_no_querys_fault(
 
 STREAMS = [
     ({"format": "kafka"}, f"no package for kafka: set spark.jars.packages to {KAFKA}"),
-    ({"format": "delta", "source": "/lake"}, "no package for delta: .*io.delta:delta-spark_4.3_2.13:VERSION"),
+    (
+        {"format": "iceberg", "source": "/lake"},
+        "no package for iceberg: .*iceberg-spark-runtime-4.3_2.13:VERSION",
+    ),
     ({"format": "kafak"}, "no reader for kafak; did you mean kafka"),
     (
         {"format": "rate", "options": {"rowsPerSeconds": 5}},

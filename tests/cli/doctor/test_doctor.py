@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import transom
 from tests.runtime.engine_helpers import BIDS, PER_SITE, bids
-from transom.cli.doctor import connectors, installation
+from transom.cli.doctor import installation, servers
 from transom.cli.doctor.finding import Severity
 from transom.cli.main import app
 from transom.state import checkpoint_format
@@ -300,25 +300,59 @@ def test_settings_of_spark_defaults_count(
     assert findings["connector spark-avro_2.13"]["severity"] == "ok"
 
 
+SERVERS = """
+streams:
+  bids:
+    {format: kafka, options: {"kafka.bootstrap.servers": "127.0.0.1:PORT", "subscribe": "${env:TOPIC}"},
+     schema: "ts timestamp", time: ts}
+tables:
+  sites: {format: jdbc, options: {url: "jdbc:postgresql://127.0.0.1:PORT/shop", password: "${env:DB}", dbtable: t}}
+queries: {}
+engine: {spark: {spark.hadoop.key: "${env:STORE}"}}
+alert_sinks:
+  events: {topic: alerts, options: {"kafka.bootstrap.servers": "${env:EVENTS}"}}
+  pager: {webhook: "http://127.0.0.1:PORT/${env:HOOK}", headers: {Authorization: "Bearer ${env:BEARER}"}}
+"""
+SECRETS = {
+    "TOPIC": "streams.bids",
+    "DB": "tables.sites",
+    "STORE": "engine.spark",
+    "HOOK": "alert_sinks.pager",
+    "BEARER": "alert_sinks.pager",
+    "EVENTS": "alert_sinks.events",
+}
+
+
+@pytest.mark.parametrize("missing", SECRETS)
 def test_a_secret_that_is_not_there_is_a_problem(
-    kafka: Callable[..., tuple[int, Findings]], monkeypatch: pytest.MonkeyPatch
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("TOPIC", raising=False)
-    code, findings = kafka()
+    for name in SECRETS:
+        monkeypatch.setenv(name, "value")
+    monkeypatch.delenv(missing)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(SERVERS.replace("PORT", str(free_port())))
+    code, findings = doctor(str(file))
     assert code == 1
-    assert "TOPIC is not set" in findings["secrets of streams.bids"]["message"]
+    assert [name for name in findings if name.startswith("secrets")] == [f"secrets of {SECRETS[missing]}"]
+    assert f"{missing} is not set" in findings[f"secrets of {SECRETS[missing]}"]["message"]
 
 
-def test_a_broker_is_tried(
-    kafka: Callable[..., tuple[int, Findings]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOPIC", "bids")
+def test_brokers_databases_and_webhooks_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "a-secret")
+    file = tmp_path / "pipeline.yaml"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        _, findings = kafka(port=port)
-        assert findings[f"broker 127.0.0.1:{port}"]["severity"] == "ok"
-    _, findings = kafka(port=port)
-    assert findings[f"broker 127.0.0.1:{port}"]["severity"] == "warning"
+        file.write_text(SERVERS.replace("PORT", str(port)))
+        monkeypatch.setenv("EVENTS", f"127.0.0.1:{port}")
+        _, up = doctor(str(file))
+    _, down = doctor(str(file))
+    for kind in ("broker", "database", "webhook"):
+        check = f"{kind} 127.0.0.1:{port}"
+        assert (up[check]["severity"], down[check]["severity"]) == ("ok", "warning")
+        assert f"start the {kind}" in down[check]["advice"]
+    assert "a-secret" not in str(down)
 
 
 def test_drivers_of_databases_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,4 +454,4 @@ def test_no_check_starts_spark(pipeline: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(session, "start_session", started)
     pipeline.write_text(pipeline.read_text().replace("local", "spark"))
     doctor(str(pipeline))
-    assert connectors.BROKER_SECONDS < 10
+    assert servers.CONNECT_SECONDS < 10

@@ -25,6 +25,7 @@ from transom.backends.base import (
     error_chain,
 )
 from transom.backends.day_sink import day_sink
+from transom.backends.delta_sink import delta_sink
 from transom.backends.local.files import LocalFiles
 from transom.backends.local.scalars import LocalScalars
 from transom.backends.local.schema import parse_schema, parse_type
@@ -114,7 +115,7 @@ class LocalBackend(Backend):
     # --- output ---
 
     def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
-        return day_sink(format, options) or LocalSink(format, options)
+        return delta_sink(format, options) or day_sink(format, options) or LocalSink(format, options)
 
     def stop(self) -> None:
         self.scalars.stop()

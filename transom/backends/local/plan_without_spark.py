@@ -36,8 +36,11 @@ SPARK_WRITERS = (
 class PlanningBackend(LocalBackend):
     """Binds and plans queries as an engine on Spark would, and says which expressions Spark would evaluate.
 
-    It refuses expressions whose types only Spark knows.
+    It refuses expressions whose types only Spark knows. It has the name of Spark's backend, so that it reads the
+    checkpoints of engines on Spark.
     """
+
+    name = "spark"
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,9 +40,10 @@ class LocalSink(Sink):
     def __init__(self, format: str, options: Mapping[str, Any]):
         self.format = format.lower()
         if self.format not in SINK_FORMATS:
+            formats = (*SINK_FORMATS, "delta")  # which another class writes
             raise BackendLimitError(
-                f"the local backend writes {', '.join(SINK_FORMATS)}: it has no writer for {self.format}"
-                f"{near_miss(self.format, SINK_FORMATS)}"
+                f"the local backend writes {', '.join(formats)}: it has no writer for {self.format}"
+                f"{near_miss(self.format, formats)}"
             )
         path = options.get("path")
         if self.format != "console" and path is None:

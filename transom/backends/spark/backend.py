@@ -16,6 +16,7 @@ from transom.backends.arrow_types import plain_table
 from transom.backends.base import Backend, Frame, Sink, StreamingInput, Task
 from transom.backends.connection import Connection
 from transom.backends.day_sink import day_sink
+from transom.backends.delta_sink import delta_sink
 from transom.backends.secrets import option_texts, without_secrets
 from transom.backends.spark.broadcast_plan import BroadcastPlan, PlanBroadcaster
 from transom.backends.spark.connectors import is_file_format, load_connection
@@ -177,7 +178,9 @@ class SparkBackend(Backend):
     def sink(self, format: str, options: Mapping[str, Any]) -> Sink:
         if format.lower() == "jdbc" and option_texts(options).get(UPSERT) == "true":
             return UpsertSink(self.spark, options)
-        return day_sink(format, options) or SparkSink(self.spark, format, options)
+        return (
+            delta_sink(format, options) or day_sink(format, options) or SparkSink(self.spark, format, options)
+        )
 
     def stop(self) -> None:
         self.scalars.stop()  # and not the session, which may be the program's

@@ -7,20 +7,50 @@ import os
 import pickle
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 from pyspark.broadcast import Broadcast
 from pyspark.sql import SparkSession
 
 from transom.backends.base import ShippedPlan
-from transom.kernel.aggregate import BatchPlan
+from transom.kernel.aggregate import BatchPlan, Interest
 from transom.kernel.query_counts import QueryIndex
 
 LARGE = 256  # selections from which on a plan is worth a broadcast
 _KEPT = 4
 _unpacked: OrderedDict[str, Any] = OrderedDict()  # of this process: Spark uses its workers again
 _frozen: set[int] = set()  # the workers whose modules were frozen, by process id
+
+
+class PackedInterests(Sequence[Interest]):
+    """Interests that a task unpacks when it reads them: most tasks have no late rows, and do not need them.
+
+    Ten thousand of them are a hundred thousand objects, and Spark has the collector search all objects after each task.
+    """
+
+    def __init__(self, interests: Sequence[Interest]):
+        self._packed, self._count = pickle.dumps(tuple(interests), 5), len(interests)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Interest: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Interest]: ...
+    def __getitem__(self, place: int | slice) -> Interest | Sequence[Interest]:
+        return self._unpacked[place]
+
+    def __iter__(self) -> Iterator[Interest]:
+        return iter(self._unpacked)
+
+    @cached_property
+    def _unpacked(self) -> tuple[Interest, ...]:
+        unpacked: tuple[Interest, ...] = pickle.loads(self._packed)
+        return unpacked
 
 
 class Parcel:
@@ -72,7 +102,8 @@ class PlanBroadcaster:
             return BroadcastPlan(plan, None)
         key = id(plan.families), id(plan.interests), id(plan.index)
         if key not in self._sent:
-            self._sent[key] = content, Parcel(self.spark, content)  # held, so that its id stays its own
+            packed = plan.families, PackedInterests(plan.interests), plan.index
+            self._sent[key] = content, Parcel(self.spark, packed)  # held, so that its id stays its own
             if len(self._sent) > _KEPT:
                 _, (_, old) = self._sent.popitem(last=False)
                 old.packed.destroy()

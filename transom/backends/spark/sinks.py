@@ -38,9 +38,8 @@ class SparkSink(Sink):
         if self.format != "console":
             require_format(spark, self.format, "writes")
             check_options(self.format, self.options)
-        with_secrets(
-            self.options
-        )  # refuses a reference that can't be read, now and not with the first results
+        # Refuses a reference that can't be read, now and not with the first results.
+        with_secrets(self.options)
         needed = {"kafka": ("kafka.bootstrap.servers", "topic"), "jdbc": ("url", "dbtable")}
         for option in needed.get(self.format, ()):
             if option not in self.options:
@@ -68,32 +67,44 @@ class SparkSink(Sink):
                 if self.sync:
                     sync_local(f"{root}/batch={batch_id}")
             finally:
-                _delete(
-                    data.sparkSession, f"{root}/_unfinished"
-                )  # with what an attempt that was killed has left
+                # With what an attempt that was killed has left.
+                _delete(data.sparkSession, f"{root}/_unfinished")
         else:
-            if self.format == "kafka":
-                data = messages(data, key)
-            given = spark_options(self.format, self.options)
-            writer = data.write.format(self.format).options(**given).mode("append")
-            writer.save(self.target)
+            self._append(messages(data, key, self.retractions) if self.format == "kafka" else data)
+
+    def write_messages(self, frame: Frame) -> None:
+        if self.format != "kafka":
+            super().write_messages(frame)
+        with self.guarded():
+            pass
+        self._append(data_frame(frame).coalesce(1))  # one task keeps their order
+
+    def _append(self, data: DataFrame) -> None:
+        given = spark_options(self.format, self.options)
+        data.write.format(self.format).options(**given).mode("append").save(self.target)
 
 
-def messages(results: DataFrame, key: ResultKey) -> DataFrame:
+def messages(results: DataFrame, key: ResultKey, retractions: bool = False) -> DataFrame:
     """Results as messages of Kafka: a JSON object each, with what identifies the result as the key.
 
+    A retracted result that nothing replaces is a message without a value, which deletes its key in a compacted topic.
+    With `retractions`, retractions are messages like others.
+
     Messages with the same key go to one partition of the topic in the order in which a task writes them: a task has
-    all results with its keys, and writes the final one last. So a replayed batch repeats messages, and a reader that
-    keeps the last message of each key has each result once.
+    all results with its keys, and writes early ones first and the others in their order. So a replayed batch repeats
+    messages, and a reader that keeps the last message of each key has each result once.
     """
     value = F.to_json(F.struct(*map(quoted, results.columns)), {"ignoreNullFields": "false"})
     if not key.columns:
         return results.select(value.alias("value"))
     of = [] if key.query is None else [F.lit(key.query).alias("query")]
     text = F.to_json(F.struct(*of, *map(quoted, key.columns)), {"ignoreNullFields": "false"})
-    is_final = (F.col(quoted(key.kind)) == Kind.FINAL.value).alias("is_final")
-    rows = results.select(F.when(F.expr(key.condition), text).alias("key"), value.alias("value"), is_final)
-    return rows.repartition("key").sortWithinPartitions("is_final").select("key", "value")
+    kind = F.col(quoted(key.kind))
+    order = (kind != Kind.EARLY.value).alias("is_late"), F.monotonically_increasing_id().alias("place")
+    if not retractions:
+        value = F.when(kind != Kind.RETRACTION.value, value)
+    rows = results.select(F.when(F.expr(key.condition), text).alias("key"), value.alias("value"), *order)
+    return rows.repartition("key").sortWithinPartitions("is_late", "place").select("key", "value")
 
 
 def sync_local(path: str) -> None:

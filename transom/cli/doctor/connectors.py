@@ -1,10 +1,9 @@
-"""Checks of connectors: where the package of each format comes from, secrets, and whether brokers answer."""
+"""Checks of connectors: where the package of each format comes from, tables of Delta Lake, and secrets."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -12,45 +11,49 @@ from pathlib import Path
 from typing import Any
 
 from transom.backends.connector_packages import DRIVERS, database_of, format_package
+from transom.backends.delta_rows import VERSION_AS_OF
+from transom.backends.delta_sink import DELTA_SINK_OPTIONS, is_table_property
+from transom.backends.delta_table import DeltaLocation, is_delta
 from transom.backends.secrets import with_secrets, without_secrets
 from transom.cli.doctor.finding import Finding, fine, problem, warning
 from transom.cli.doctor.subject import DoctorSubject
 from transom.cli.pipeline import Pipeline, Settings
-from transom.errors import SettingError
+from transom.errors import SettingError, StateError
+from transom.extras import install_command
+from transom.ingest.delta_source import DELTA_STREAM_OPTIONS
 
 PACKAGES_SETTING = "spark.jars.packages"
 JARS_SETTINGS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}  # with what separates the jars
-BROKER_SECONDS = 2.0
 # Where Spark and Maven keep what they have downloaded, below the home directory.
 DOWNLOADS = (".ivy2.5.2/jars", ".ivy2.5.2/cache", ".ivy2/jars", ".ivy2/cache", ".m2/repository")
 
 
 @dataclass(frozen=True)
 class Connector:
-    """A stream, table or sink that needs a package or a secret."""
+    """A stream, table or sink that needs a package or a secret, or something else with options."""
 
     place: str  # in the pipeline file
     format: str
     options: Mapping[str, Any]
+    path: str | None = None
 
 
 def check_connectors(subject: DoctorSubject) -> Iterator[Finding]:
-    """The packages of the pipeline's formats, its secrets, and its brokers."""
+    """The packages of the pipeline's formats, its tables of Delta Lake, and its secrets."""
     if subject.pipeline is None:
         return
-    connectors = list(_connectors(subject.pipeline))
+    connectors = list(connectors_of(subject.pipeline))
     configuration = _spark_configuration(subject.pipeline)
     packages = dict.fromkeys(_needed_packages(connectors))
     for package in packages if subject.needs_spark else ():
         yield _package_finding(package, configuration)
-    for connector in connectors:
+    yield from _delta_findings([each for each in connectors if is_delta(each.format)])
+    for connector in (*connectors, *_others_with_secrets(subject.pipeline)):
         yield from _secret_findings(connector)
-    brokers = {broker: None for connector in connectors for broker in _brokers(connector)}
-    for broker in brokers:
-        yield _broker_finding(broker)
 
 
-def _connectors(pipeline: Pipeline) -> Iterator[Connector]:
+def connectors_of(pipeline: Pipeline) -> Iterator[Connector]:
+    """The streams, tables and sinks of a pipeline, and their decoders."""
     sources: dict[str, Settings] = {
         **{f"streams.{name}": each for name, each in pipeline.streams.items()},
         **{f"tables.{name}": each for name, each in pipeline.tables.items()},
@@ -60,13 +63,27 @@ def _connectors(pipeline: Pipeline) -> Iterator[Connector]:
             for name, query in pipeline.queries.items()
             for at, each in enumerate(query.sinks)
         },
+        **{
+            f"alert_sinks.{name}": {"format": "kafka", "options": each.get("options", {})}
+            for name, each in pipeline.alert_sinks.items()
+            if "topic" in each
+        },
     }
     for place, settings in sources.items():
-        yield Connector(place, str(settings.get("format", "")), settings.get("options", {}))
+        options = settings.get("options", {})
+        yield Connector(place, str(settings.get("format", "")), options, settings.get("path"))
         decode = settings.get("decode")
         if decode:
             format = decode if isinstance(decode, str) else decode["format"]
             yield Connector(f"{place}.decode", format, {})
+
+
+def _others_with_secrets(pipeline: Pipeline) -> Iterator[Connector]:
+    """Options elsewhere in a pipeline that may have references to secrets."""
+    yield Connector("engine.spark", "", pipeline.engine.get("spark", {}))
+    for name, settings in pipeline.alert_sinks.items():
+        texts = {key: settings[key] for key in ("webhook", "secret") if key in settings}
+        yield Connector(f"alert_sinks.{name}", "", texts | settings.get("headers", {}))
 
 
 def _needed_packages(connectors: list[Connector]) -> Iterator[str]:
@@ -150,6 +167,37 @@ def _spark_configuration(pipeline: Pipeline) -> dict[str, str]:
     return settings | {name: str(value) for name, value in pipeline.engine.get("spark", {}).items()}
 
 
+def _delta_findings(connectors: list[Connector]) -> Iterator[Finding]:
+    """The library for tables of Delta Lake, and whether each table can be opened."""
+    if not connectors:
+        return
+    check = "connector deltalake"
+    try:
+        yield fine(check, f"deltalake {metadata.version('deltalake')} is installed")
+    except metadata.PackageNotFoundError:
+        yield problem(check, "tables of Delta Lake need the package deltalake", install_command("deltalake"))
+        return
+    for connector in connectors:
+        yield _table_finding(connector)
+
+
+def _table_finding(connector: Connector) -> Finding:
+    """Whether a table of Delta Lake can be opened; a sink makes one that is not there."""
+    check = f"table of {connector.place}"
+    is_sink = "sinks[" in connector.place
+    known = DELTA_SINK_OPTIONS if is_sink else (*DELTA_STREAM_OPTIONS, VERSION_AS_OF)
+    properties = {name: value for name, value in connector.options.items() if not is_table_property(name)}
+    try:
+        location, _ = DeltaLocation.of(connector.path, properties, known)
+        if is_sink and not location.exists():
+            return fine(check, f"{location.path} is made when the first results are there")
+        return fine(check, f"{location.path} is at version {location.open().version()}")
+    except (SettingError, StateError) as error:
+        return problem(
+            check, without_secrets(str(error)), "correct the path or the options of the object store"
+        )
+
+
 def _secret_findings(connector: Connector) -> Iterator[Finding]:
     try:
         with_secrets(connector.options)
@@ -158,28 +206,4 @@ def _secret_findings(connector: Connector) -> Iterator[Finding]:
             f"secrets of {connector.place}",
             without_secrets(str(error)),
             "set the variable or create the file for the user that runs the pipeline",
-        )
-
-
-def _brokers(connector: Connector) -> list[str]:
-    """The addresses of the brokers of Kafka."""
-    if connector.format.lower() != "kafka":
-        return []
-    try:
-        servers = with_secrets(connector.options).get("kafka.bootstrap.servers", "")
-    except SettingError:
-        return []  # a finding already
-    return [server.strip() for server in servers.split(",") if server.strip()]
-
-
-def _broker_finding(broker: str) -> Finding:
-    host, _, port = broker.rpartition(":")
-    check = f"broker {broker}"
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), BROKER_SECONDS):
-            return fine(check, "it accepts connections")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return warning(
-            check, f"it can't be reached from here: {reason}", "start the broker, or correct the address"
         )

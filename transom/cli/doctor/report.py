@@ -17,6 +17,7 @@ from transom.cli.doctor.installation import (
     check_spark,
 )
 from transom.cli.doctor.pipeline_file import check_pipeline_file, check_server
+from transom.cli.doctor.servers import check_servers
 from transom.cli.doctor.subject import DoctorSubject
 
 Check = Callable[[DoctorSubject], Iterator[Finding]]
@@ -28,6 +29,7 @@ DOCTOR_CHECKS: tuple[Check, ...] = (
     check_spark,
     check_pipeline_file,
     check_connectors,
+    check_servers,
     check_server,
     check_checkpoint,
     check_disk,

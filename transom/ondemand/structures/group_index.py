@@ -51,6 +51,8 @@ def matching_groups(run: Run, pattern: GroupPattern) -> tuple[Ints, list[pa.Arra
     if run.groups > SCANNED_GROUPS and can_be_hashed(run.keys, pattern):
         wanted = _wanted_hashes(tuple((run.keys[place].type, values) for place, values in pattern))
         found = _index(run, tuple(place for place, _ in pattern)).candidates(wanted)
+        if not len(found):
+            return found, [key.slice(0, 0) for key in run.keys]
     keys = list(run.keys) if found is None else [key.take(pa.array(found)) for key in run.keys]
     is_match = match_pattern(keys, run.groups if found is None else len(found), pattern)
     if found is not None and is_match.all():

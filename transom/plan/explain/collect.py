@@ -21,6 +21,7 @@ from transom.plan.context import Membership
 from transom.plan.explain.early_text import emit_text
 from transom.plan.explain.element_text import (
     call_text,
+    corrections_text,
     having_text,
     instant,
     length_text,
@@ -53,6 +54,7 @@ from transom.plan.explain.records import (
 from transom.plan.explain.row_queries import row_queries_plan
 from transom.plan.explain.stores import store_set_plans
 from transom.plan.families import Family, Selection, family_kind, family_numbers
+from transom.plan.passes.admission import slices_held
 from transom.plan.passes.rollups import rollup_groups
 from transom.plan.planner import Planner
 from transom.plan.predicate_text import predicate_text
@@ -60,6 +62,7 @@ from transom.plan.slot_sources import source_slot
 from transom.plan.strategy import Strategy
 from transom.results.cascade import cascade_order, derived_rules
 from transom.results.join_clock import merged_joins, pair_rules
+from transom.results.preference_input import preference_rules
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import And, Comparison, JoinSide, Member, Not, Or, Predicate, StreamJoin
 from transom.state.state import State, StreamState, Work
@@ -157,6 +160,12 @@ def gather(explained: Explained) -> Explanation:
     joins = merged_joins([join for query in pushed if (join := query.query.stream_join)])
     derived = {name: pair_rules(join) for name, join in joins.items()}
     derived |= {name: derived_rules(query) for name, query in inner.items()}
+    read = {query.query.stream for query in explained.queries.values()}
+    derived |= {
+        name: preference_rules(name, query)
+        for name, query in explained.preference_queries.items()
+        if name in read
+    }
     for name, rules in {**explained.rules, **derived}.items():
         reading = [query for query in explained.standing.values() if query.query.stream == name]
         families = planner.plan(explained.joined, reading).families
@@ -197,7 +206,9 @@ def gather(explained: Explained) -> Explanation:
         files,
         tuple(streams),
         tuple(summary_plans(explained.summaries, explained.preference_queries, windows, state.promising)),
-        tuple(preference_plans(explained.preference_queries, state.promising, explained.again)),
+        tuple(
+            preference_plans(explained.preference_queries, windows, state.promising, explained.again),
+        ),
         tuple(ViewPlan(name, text, tuple(readers)) for name, (text, readers) in explained.views.items()),
     )
 
@@ -216,6 +227,17 @@ def _looks(explained: Explained, stream: str) -> bool:
     return any(query.query.stream == stream for query in explained.looking)
 
 
+def _slack(rules: StreamRules) -> str | None:
+    """The slack of a stream, and what it is the slack of."""
+    kind = rules.clock.kind
+    text = None if rules.slack is None else length_text(rules.slack, kind)
+    if rules.learned is not None:
+        text = f"learned for {rules.learned.share:.6g} of the rows, at first {text}"
+    if rules.group is not None:
+        return f"{text or 'none'} for each {rules.group}"
+    return text
+
+
 def _stream(
     explained: Explained,
     name: str,
@@ -231,11 +253,11 @@ def _stream(
     joins = {
         join.id: JoinedTable(join.id, join.table, join.on) for query in everyone for join in query.query.joins
     }
-    kind = rules.clock.kind
+    kind, preferred = rules.clock.kind, explained.preference_queries.get(name)
     return StreamPlan(
         name,
         rules.clock.attribute,
-        None if rules.slack is None else length_text(rules.slack, kind),
+        _slack(rules),
         None if rules.horizon is None else length_text(rules.horizon, kind),
         None if rules.idle is None else length_text(rules.idle, ClockKind.TIME),
         len(reading),
@@ -267,6 +289,7 @@ def _stream(
         decisions,
         derived_from=explained.definitions.get(name),
         rows=row_queries_plan(of_rows, explained.again.__contains__),
+        preferred_from=() if preferred is None or name in explained.rules else preferred.streams,
     )
 
 
@@ -369,19 +392,19 @@ class _Describing:
         family = self.planned
         selections = [self._selection(member) for member in family.members]
         selections.sort(key=lambda selection: -len(selection.queries))
-        conjuncts = {predicate_text(part) for member in family.members for part in member.conjuncts}
+        conjuncts = {predicate_text(part) for member in family.members for part in member.where.parts}
         axis, grid, kind = family.axis, family.grid, family_kind(family)
         constants = {
             repr(value)
             for member in family.members
             if axis is not None
-            for value in _constants(member.by_scalar[0][axis.scalar.sql])
+            for value in _constants(member.where.by_scalar[0][axis.scalar.sql])
         }
         constants |= {
             repr(value)
             for member in family.members
             if grid is not None
-            for part in member.conjuncts
+            for part in member.where.parts
             if part not in family.rest
             for value in _constants(part)
         }
@@ -406,11 +429,11 @@ class _Describing:
     def _selection(self, member: Selection) -> SelectionPlan:
         queries = [self.explained.queries[name] for name in member.queries]
         axis = self.planned.axis
-        where = " AND ".join(map(predicate_text, member.conjuncts)) or None
+        where = " AND ".join(map(predicate_text, member.where.parts)) or None
         return SelectionPlan(
             member.id,
             where,
-            where if axis is None else predicate_text(member.by_scalar[0][axis.scalar.sql]),
+            where if axis is None else predicate_text(member.where.by_scalar[0][axis.scalar.sql]),
             member.name != queries[0].selection and not member.layout.keyed,
             len(member.windows),
             self._slicing(member),
@@ -434,7 +457,17 @@ class _Describing:
             tuple(self.explained.readers.get(query.name, ())),
             None if query.query.overload is None else overload_text(query.query.overload),
             past_text(query.query),
+            self._corrections(query),
         )
+
+    def _corrections(self, query: CompiledQuery) -> str | None:
+        if query.query.corrections is None:
+            return None
+        reported = self.explained.state.reported.get(query.name)
+        registered = self.explained.state.queries.get(query.name)
+        homes = () if registered is None else registered.homes
+        slices = sum(len(slices_held(self.explained.state, home)[0]) for home in homes)
+        return corrections_text(query.query, reported, slices)
 
     def _early(self, query: CompiledQuery) -> str | None:
         if query.query.emit is None:

@@ -23,6 +23,8 @@ def emit_text(emit: Emit, accuracy: Accuracy | None, tuned: float | None = None)
         when = f"with accuracy {emit.accuracy:.0%}, between {limits} of the slide{point}"
     else:
         when = f"at {', '.join(f'{part:.0%}' for part in emit.at)} of the slide" if emit.at else "on demand"
+    if accuracy is not None and accuracy.decisions is not None:
+        when += f"; early decisions so far: {accuracy.decisions}"
     if accuracy is None or not accuracy.total.pairs:
         return when
     compared = [item for item in accuracy.items if item.total.pairs]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from transom.aggregates.table import aggregate_function
 from transom.durations import format_duration, format_instant
 from transom.elements import Calendar, CalendarLength, Clock, ClockKind, WindowSpec
@@ -64,6 +66,18 @@ def past_text(query: Query) -> str | None:
         whose = "each group" if query.keys else "the query"
         parts.append(f"the last window with rows of {whose}, for {query.most_empty:,} windows")
     return f"remembers {'; '.join(parts)}" if parts else None
+
+
+def corrections_text(query: Query, reported: pa.Table | None, slices: int) -> str:
+    """How long late rows correct closed windows, and what is kept for that on the driver."""
+    kind, within = query.clock.kind, query.retention
+    length = format_duration(within) if kind is ClockKind.TIME else f"{within:,}"
+    more = within // query.window.slide
+    rows, size = (0, 0) if reported is None else (reported.num_rows, reported.nbytes)
+    return (
+        f"corrects windows for {length} after they closed: keeps the slices of {more:,} more windows for each group "
+        f"(now {slices:,} slices), and {rows:,} results ({size:,} bytes)"
+    )
 
 
 def overload_text(overload: OverloadPreference) -> str:

@@ -67,6 +67,8 @@ def _summaries(plan: Explanation, verbose: bool) -> Iterator[str]:
         preference = f"{query.order} {query.promise}"
         yield f"  p{i}([{label(query.name, preference, f'{query.share:.0%} produced')}])"
         yield from (f"  {nodes[side.summary]} --> p{i}" for side in query.sides)
+        results = (stream.name for stream in plan.streams if stream.results_of == query.name)
+        yield from (f"  p{i} --> {streams[name]}" for name in results)
     if len(plan.preference_queries) > most:
         yield f"  pmore[{label(f'{len(plan.preference_queries) - most:,} more queries with a preference')}]"
 

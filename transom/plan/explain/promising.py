@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from transom.columns.table_columns import aggregate_column, group_column
 from transom.elements import ClockKind, Preference, Summary
 from transom.plan.explain.element_text import length_text, promise_text
 from transom.plan.predicate_text import predicate_text
@@ -57,6 +59,7 @@ class SidePlan:
     summary: str
     where: str | None
     guide: str | None
+    tables: tuple[str, ...] = ()  # the static tables that are joined to its tuples
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class PreferencePlan:
     sides: tuple[SidePlan, ...]
     rest: str | None  # the condition on pairs besides the equality
     keys: tuple[str, ...]  # of GROUP BY
+    having: str | None
     combined: bool  # whether its aggregates over a join are computed without pairs
     pending: bool
     regions: int  # deferred
@@ -81,6 +85,7 @@ class PreferencePlan:
     produced: int
     skipped: float
     share: float
+    readers: tuple[str, ...] = ()  # the queries that read its results
 
 
 def summary_plans(
@@ -140,7 +145,10 @@ def _granularities(shape: Summary, zones: Zones | None) -> Iterator[GranularityP
 
 
 def preference_plans(
-    preference_queries: Mapping[str, PreferenceQuery], state: PromisingState, again: Collection[str]
+    preference_queries: Mapping[str, PreferenceQuery],
+    queries: Mapping[str, Query],
+    state: PromisingState,
+    again: Collection[str],
 ) -> Iterator[PreferencePlan]:
     """Queries with a preference; those `again` take the place of others that are about to leave."""
     for name, query in preference_queries.items():
@@ -158,6 +166,7 @@ def preference_plans(
             tuple(map(_side, query.sides)),
             query.rest,
             tuple(_key(query, key) for key in query.keys),
+            None if query.having is None else _having(query, query.having),
             query.is_combined,
             query_state is None,
             sum(map(len, pending)),
@@ -166,20 +175,30 @@ def preference_plans(
             done.produced,
             done.skipped,
             done.share,
+            tuple(reader for reader, each in queries.items() if each.stream == name),
         )
 
 
 def _side(side: Side) -> SidePlan:
     where = None if side.where is None else predicate_text(side.where)
-    return SidePlan(
-        side.stream, side.summary, where, None if side.guide is None else predicate_text(side.guide)
-    )
+    guide = None if side.guide is None else predicate_text(side.guide)
+    tables = tuple(f"{join.table} on {join.on}" for join in side.joins)
+    return SidePlan(side.stream, side.summary, where, guide, tables)
 
 
 def _key(query: PreferenceQuery, key: PreferenceKey) -> str:
     if len(query.sides) == 1 or key.side is None:
         return key.scalar.sql
     return f"{key.scalar.sql} of {query.sides[key.side].stream}"
+
+
+def _having(query: PreferenceQuery, having: str) -> str:
+    """HAVING with the keys and aggregates in place of their names."""
+    texts = {group_column(at): _key(query, key) for at, key in enumerate(query.keys)}
+    for at, figure in enumerate(query.figures):
+        call = "count(*)" if figure.argument is None else f"{figure.function}({figure.argument.sql})"
+        texts[aggregate_column(at)] = call
+    return re.sub(r"`([ak]\d+)`", lambda name: texts.get(name[1], name[0]), having)
 
 
 def _budget(preference: Preference) -> str | None:

@@ -77,10 +77,14 @@ def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
             whose = f"{side.stream}: " if len(query.sides) > 1 else ""
             asked = "" if side.guide is None else f"; the summary evaluates {detail.short(side.guide)}"
             yield f"  {whose}where {detail.short(side.where)}{asked}"
+        for table in side.tables:
+            yield f"  {side.stream} with the static table {detail.short(table)}"
     if query.rest is not None:
         yield f"  pairs for which {detail.short(query.rest)}"
     if query.keys:
         yield f"  groups by {detail.short(', '.join(query.keys))}"
+    if query.having is not None:
+        yield f"  having {detail.short(query.having)}"
     fade = f", fading by {query.fade:g} with each granularity" if query.fade != 1 else ""
     yield f"  preference {query.order} {detail.short(query.promise)}{fade}"
     window = "all that is kept" if query.window is None else f"window {query.window}"
@@ -88,6 +92,8 @@ def preference_text(query: PreferencePlan, detail: Detail) -> Iterator[str]:
     if query.combined:
         budget = "tuples are counted, and no pairs are produced: no budget is needed"
     yield f"  {window}; {budget}"
+    if query.readers:
+        yield f"  its results are read by {name_list(query.readers, detail.names)}"
     if not query.pending:
         yield f"  {coverage_text(query.probes, query.produced, query.skipped, query.share)}"
         if query.regions:

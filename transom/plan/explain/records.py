@@ -60,6 +60,7 @@ class QueryPlan:
     read_by: tuple[str, ...] = ()  # queries that read its results
     overload: str | None = None  # which rows it prefers when there is not time for all
     past: str | None = None  # what is remembered of past windows, for LAG and EMIT EMPTY
+    corrections: str | None = None  # how long closed windows are kept for late rows, and what is kept
 
 
 @dataclass(frozen=True)
@@ -314,6 +315,8 @@ class StreamPlan:
     pairs: StreamJoinPlan | None = None  # the join whose pairs are its rows
     derived_from: str | None = None  # how its rows are derived from those of declared streams
     rows: RowQueriesPlan | None = None  # the queries without a window
+    # The streams of the query WITH PREFERENCE whose results it is made of.
+    preferred_from: tuple[str, ...] = ()
 
     @property
     def plans(self) -> Sequence[QueryPlan | LookupPlan | RowQueryPlan]:

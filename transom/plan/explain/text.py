@@ -153,6 +153,9 @@ def _stream(stream: StreamPlan, detail: Detail) -> Iterator[str]:
         yield "  a window closes when it is closed for all of these streams"
     elif stream.results_of is None:
         yield f"  slack {stream.slack or 'none'}, horizon {stream.horizon or 'none'}{idle}"
+    elif stream.preferred_from:
+        closing = " and ".join(stream.preferred_from)
+        yield f"  a result has the time of its latest tuple; windows close when {closing} passed them"
     elif not stream.queries:
         yield f"  its rows are the finals of {stream.name}"
     else:
@@ -276,6 +279,8 @@ def _query(query: QueryPlan, mark: bool) -> Iterator[str]:
         yield f"  on overload: {query.overload}"
     if query.past is not None:
         yield f"  {query.past}"
+    if query.corrections is not None:
+        yield f"  {query.corrections}"
     if query.read_by:
         yield f"  its results are read by {', '.join(query.read_by)}"
 
@@ -412,6 +417,8 @@ def _query_lines(
         yield f"on overload: {query.overload}"
     if query.past is not None:
         yield query.past
+    if query.corrections is not None:
+        yield query.corrections
     if query.read_by:
         yield f"its results are read by {', '.join(query.read_by)}"
     if query.unseen is None or query.unseen:

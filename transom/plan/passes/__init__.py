@@ -7,6 +7,7 @@ asks nothing of it. A program adds passes of its own: `Engine(passes=(*PASSES, P
 from transom.plan.context import Pass
 from transom.plan.passes.admission import admission
 from transom.plan.passes.families import families
+from transom.plan.passes.generations import generations
 from transom.plan.passes.placement import PLACEMENT, placement
 from transom.plan.passes.reshare import reshare
 from transom.plan.passes.rollups import rollups
@@ -15,6 +16,7 @@ from transom.plan.passes.stores import stores
 PASSES: tuple[Pass, ...] = (
     Pass("admission", admission),
     Pass("reshare", reshare),
+    Pass("generations", generations),
     Pass("families", families),
     Pass("rollups", rollups),
     Pass(PLACEMENT, placement),

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import is_not
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,8 +20,9 @@ import pyarrow as pa
 
 from transom.columns.arrays import Ints
 from transom.columns.table_columns import SLICE, STOP
+from transom.elements import Clock
 from transom.gc_pause import pause_garbage_collection
-from transom.kernel.sheets import combine, rows_of
+from transom.kernel.sheets import rows_of
 from transom.kernel.stacked_sheets import Sheets
 from transom.plan.compiled_query import CompiledQuery, Slot
 from transom.plan.context import Known, Membership, PlanContext
@@ -70,6 +70,7 @@ def _rename_replaced(state: State, replaced: Sequence[Replacement]) -> State:
         return state
     names = {one.before.name: one.renamed.name for one in replaced}
     past = [one.after.name for one in replaced if not one.keeps_past]
+    reported = [one.after.name for one in replaced if not one.keeps_reported]
     prodders = [one.after.name for one in replaced if not one.keeps_prodder]
     estimators = [one.after.name for one in replaced if not one.keeps_estimator]
     return replace(
@@ -77,6 +78,7 @@ def _rename_replaced(state: State, replaced: Sequence[Replacement]) -> State:
         queries={names.get(name, name): own for name, own in state.queries.items()},
         accounts=state.accounts.without([one.after.name for one in replaced if not one.continues]),
         past=state.past.without(past),
+        reported=_without(state.reported, reported),
         prodders=_without(state.prodders, prodders),
         estimators=_without(state.estimators, estimators),
     )
@@ -103,7 +105,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
                 )
             )
             continue
-        missed = None if query.query.stream in results else state.missed(query.query.clock)
+        missed = None if query.query.stream in results else changed.missed(query.clock)
         private = _why_private(query, strategy, query.name in partial and missed != IntervalSet())
         name = query.selection if private is None else f"{query.selection} for {query.name}"
         if query.is_keyed:  # it numbers the rows of each key from when it joins, and has missed none of them
@@ -200,6 +202,8 @@ def release(state: State, names: Iterable[str], living: Mapping[str, CompiledQue
     state = replace(state, accounts=state.accounts.without(names))
     if state.past.tables or state.past.starts:
         state = replace(state, past=state.past.without(names))
+    if not state.reported.keys().isdisjoint(names):
+        state = replace(state, reported=_without(state.reported, names))
     if not (state.prodders.keys() | state.estimators.keys()).isdisjoint(names):
         state = replace(
             state, prodders=_without(state.prodders, names), estimators=_without(state.estimators, names)
@@ -257,12 +261,7 @@ def selections(
     for home, members_here in members.items():
         slots = state.selections[home].slots
         old = remembered.get(home) if remembered is not None else None
-        if (
-            old is None
-            or old[1] != slots
-            or len(old[0]) != len(members_here)
-            or any(map(is_not, old[0], members_here))
-        ):
+        if old is None or old[1] != slots or old[0] != tuple(members_here):
             old = tuple(members_here), slots, _selection(home, state.selections[home], members_here)
             if remembered is not None:
                 remembered[home] = old
@@ -273,18 +272,18 @@ def selections(
 def _selection(home: int, selection: SelectionState, queries: Sequence[CompiledQuery]) -> Selection:
     first = queries[0]
     readable = readable_slots(queries)
-    slots = tuple(readable[key] for key in selection.slots)
+    slots = tuple([readable[key] for key in selection.slots])
     return Selection(
         home,
         selection.name,
-        first.query.clock,
-        tuple(join.id for join in first.query.joins),
-        first.conjuncts,
-        tuple(key.scalar for key in first.query.keys),
+        first.clock,
+        tuple([join.id for join in first.query.joins]),
+        first.where,
+        tuple([key.scalar for key in first.query.keys]),
         slots,
-        tuple(dict.fromkeys(query.query.window for query in queries)),
+        tuple(dict.fromkeys([query.query.window for query in queries])),
         Layout.of(first, slots),
-        tuple(query.name for query in queries),
+        tuple([query.name for query in queries]),
     )
 
 
@@ -301,6 +300,8 @@ class _Change:
         self.gone: dict[str, list[int]] = {}
         self.gone_far: set[int] = set()
         self.moved: dict[int, tuple[Layout, pa.Table]] = {}  # slices that move to another sheet
+        self.missed_on: dict[Clock, IntervalSet | None] = {}
+        self.own_layouts: dict[object, tuple[Layout, tuple[str, ...]]] = {}
         self.unseen_by_all: dict[tuple[int, str | None], IntervalSet | None] = {}
         self.grown: dict[
             int, dict[str, Slot]
@@ -331,11 +332,8 @@ class _Change:
         sheets = self.sheets.without_selections(self.gone)
         arriving: dict[str, list[pa.Table]] = {}
         for layout, rows in self.moved.values():
-            arriving.setdefault(layout.id, [layout.schema.empty_table()]).append(rows)
-        for layout in {layout.id: layout for layout, _ in self.moved.values()}.values():
-            there = [sheets[layout.id]] if layout.id in sheets else []
-            combined = combine(layout, [*there, *arriving[layout.id]])
-            sheets = sheets.with_tables({layout.id: combined} if combined.num_rows else {})
+            arriving.setdefault(layout.id, []).append(rows)
+        sheets = sheets.with_rows({layout.id: layout for layout, _ in self.moved.values()}, arriving)
         return replace(
             self.before,
             queries=self.queries,
@@ -356,18 +354,33 @@ class _Change:
                 refs.append(replace(ref, held=held))
         return tuple(refs)
 
+    def missed(self, clock: Clock) -> IntervalSet | None:
+        """The times of the rows that a query which joins has missed."""
+        if clock not in self.missed_on:
+            self.missed_on[clock] = self.before.missed(clock)
+        return self.missed_on[clock]
+
     def open(self, name: str, query: CompiledQuery) -> int:
         self.last_selection += 1
-        slots = in_layout_order(slots_to_keep(query.slots))
-        layout = Layout.of(query, slots.values())
+        layout, slots = self._own_layout(query)
         self.selections[self.last_selection] = SelectionState(
-            name, layout.id, tuple(slots), group_types=layout.group_types
+            name, layout.id, slots, group_types=layout.group_types
         )
         return self.last_selection
 
+    def _own_layout(self, query: CompiledQuery) -> tuple[Layout, tuple[str, ...]]:
+        """The layout of a selection that only this query reads, and the ids of its slots."""
+        bound = query.query
+        # Most queries have the very aggregates and groups of others; the queries that join keep these alive.
+        key = id(query.aggregates), id(bound.keys), bound.stream, query.naive, query.gap, query.is_keyed
+        if key not in self.own_layouts:
+            slots = in_layout_order(slots_to_keep(query.slots))
+            self.own_layouts[key] = Layout.of(query, slots.values()), tuple(slots)
+        return self.own_layouts[key]
+
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
         self.members.setdefault(home, []).append(query.name)
-        self.queries[query.name] = QueryState((home,), unseen).for_window(query.query.window.range)
+        self.queries[query.name] = QueryState((home,), unseen).for_window(query.query.window.shortest)
 
     def take_over(self, query: CompiledQuery, own: QueryState) -> None:
         """Let a query read what the query that it replaces has read."""

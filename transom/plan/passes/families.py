@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from transom.plan.context import PlanContext
 from transom.plan.decisions import Choice, Decision, LazyChoices
-from transom.plan.families import Family, family_kind, family_numbers, into_families
+from transom.plan.families import Family, family_kind, family_numbers
+from transom.plan.family_groups import families_of
 from transom.plan.limits import Limits
 from transom.plan.strategy import FragmentSharing, Strategy
 from transom.plan.subject import Subject
@@ -23,12 +24,9 @@ def families(context: PlanContext) -> Decision | None:
         one.id for one in context.selections if (state.selections[one.id].alone_until or 0) > state.batch_id
     }
     on_executors = {one.id for one in context.selections if state.selections[one.id].on_executors}
-    memory.families = into_families(
-        context.selections, strategy, memory.families, memory.intern, apart, on_executors
-    )
-    found = tuple(memory.families.values())
+    found = families_of(context.selections, state.young_after, strategy, memory.families, apart, on_executors)
     stream = context.selections[0].clock.stream if context.selections else None
-    choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart))
+    choices = LazyChoices(lambda: _choices(stream or "", found, strategy, apart, state.young_after))
     return Decision(choices, replaces=stream, derived=True, families=found)
 
 
@@ -37,12 +35,22 @@ def kept_apart(selection: SelectionState, batch_id: int, limits: Limits) -> Sele
     return replace(selection, alone_until=batch_id + limits.batches_apart)
 
 
-def _choices(stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int]) -> list[Choice]:
+def _choices(
+    stream: str, families: Sequence[Family], strategy: Strategy, apart: set[int], young_after: int
+) -> list[Choice]:
     numbered = [
-        (number, _choice(stream, number, family, strategy, apart))
+        (number, _with_age(_choice(stream, number, family, strategy, apart), family, young_after))
         for number, family in zip(family_numbers(families), families, strict=True)
     ]
     return [choice for _, choice in sorted(numbered, key=lambda one: one[0])]
+
+
+def _with_age(choice: Choice, family: Family, young_after: int) -> Choice:
+    """The choice with the reason why a family of young selections is planned apart, if it is one."""
+    if not young_after or int(family.ids.min()) <= young_after:
+        return choice
+    reason = f"{choice.reason}; planned apart, because queries opened it lately"
+    return replace(choice, reason=reason)
 
 
 def _choice(stream: str, number: int, family: Family, strategy: Strategy, apart: set[int]) -> Choice:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_not
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def reshare(context: PlanContext) -> Decision | None:
     weighed: list[_Weighed] = []
     if strategy.adapts:
         candidates = context.memory.derived(
-            _candidates, queries, state.queries, state.selections, strategy.paned
+            _candidates, queries, state.queries, state.selections, strategy.paned, context.memory.candidates
         )
         rates = _rates(state, candidates)
         for candidate in candidates:
@@ -49,7 +50,7 @@ def reshare(context: PlanContext) -> Decision | None:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class MovableQueries:
     """The queries of one selection, which have several kinds of window and can move."""
 
     members: Sequence[CompiledQuery]
@@ -58,26 +59,51 @@ class _Candidate:
     longest: int  # of the ranges of their windows
 
 
+# By selection: the queries, their states and those of their selections, and the candidate that they are, if any.
+KnownMovable = dict[str, tuple[Sequence[object], MovableQueries | None]]
+
+
 def _candidates(
     queries: Sequence[CompiledQuery],
     query_states: Mapping[str, QueryState],
     selections: Mapping[int, SelectionState],
     paned: bool,
-) -> list[_Candidate]:
-    """The queries that can move, by selection."""
+    known: KnownMovable,
+) -> list[MovableQueries]:
+    """The queries that can move, by selection; `known` has those of the last plan, and then those of this one."""
     alike: dict[str, list[CompiledQuery]] = {}
     for query in queries:
         alike.setdefault(query.selection, []).append(query)
+    before = dict(known)
+    known.clear()
     candidates = []
-    for members in alike.values():
+    for name, members in alike.items():
         if len(members) == 1:
             continue
-        windows = tuple(dict.fromkeys(query.query.window for query in members))
-        if len(windows) > 1 and _can_move(query_states, selections, members):
-            homes = tuple(sorted({query_states[query.name].homes[0] for query in members}))
-            longest = max(window.range for window in windows)
-            candidates.append(_Candidate(members, homes, WindowCosts(windows, paned), longest))
+        own = [query_states[query.name] for query in members]
+        sources = [*members, *own, *(selections[home] for each in own for home in each.homes)]
+        last = before.get(name)
+        if last is None or len(last[0]) != len(sources) or any(map(is_not, last[0], sources)):
+            last = sources, _candidate(members, own, selections, paned)
+        known[name] = last
+        if last[1] is not None:
+            candidates.append(last[1])
     return candidates
+
+
+def _candidate(
+    members: Sequence[CompiledQuery],
+    query_states: Sequence[QueryState],
+    selections: Mapping[int, SelectionState],
+    paned: bool,
+) -> MovableQueries | None:
+    """The queries of a selection, if they can move."""
+    windows = tuple(dict.fromkeys(query.query.window for query in members))
+    if len(windows) == 1 or not _can_move(query_states, selections, members):
+        return None
+    homes = tuple(sorted({own.homes[0] for own in query_states}))
+    longest = max(window.range for window in windows)
+    return MovableQueries(members, homes, WindowCosts(windows, paned), longest)
 
 
 def _with_several_homes(
@@ -88,12 +114,11 @@ def _with_several_homes(
 
 
 def _can_move(
-    states: Mapping[str, QueryState],
+    query_states: Sequence[QueryState],
     selections: Mapping[int, SelectionState],
     members: Sequence[CompiledQuery],
 ) -> bool:
     """Whether queries can move: they are not naive, their slices are on the driver, and what they missed is known."""
-    query_states = [states[query.name] for query in members]
     if any(query.naive or query.is_keyed for query in members) or any(
         each.unseen is None for each in query_states
     ):
@@ -129,7 +154,7 @@ class _Weighed:
 
 def _reconsidered(
     state: State,
-    candidate: _Candidate,
+    candidate: MovableQueries,
     rates: Mapping[int, _SliceRate],
     strategy: Strategy,
     weighed: list[_Weighed],
@@ -169,7 +194,7 @@ class _SliceRate(NamedTuple):
         return self.tuples / max(longest, self.time)
 
 
-def _rates(state: State, candidates: Sequence[_Candidate]) -> dict[int, _SliceRate]:
+def _rates(state: State, candidates: Sequence[MovableQueries]) -> dict[int, _SliceRate]:
     """The tuples in the retained slices of the candidates' selections, of those that have slices."""
     homes = {home for candidate in candidates for home in candidate.homes}
     rates: dict[int, _SliceRate] = {}

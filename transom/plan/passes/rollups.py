@@ -19,7 +19,7 @@ def rollups(context: PlanContext) -> Decision | None:
     if context.selections is None or not context.strategy.rolls_up or not context.families:
         return None
     memory = context.memory
-    numbers = _numbers(context.families, memory.intern)
+    numbers = _numbers(context.families, memory.families.intern)
     rolled_up = tuple(
         memory.rolled_up(family, number) for family, number in zip(context.families, numbers, strict=True)
     )

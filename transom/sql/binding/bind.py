@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Hashable, Iterator, Mapping, Sequence
 
@@ -12,10 +10,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from transom.columns.types import has_sort_order
-from transom.elements import Using
-from transom.errors import SQLError
+from transom.elements import Emit, Using
+from transom.errors import SettingError, SQLError
+from transom.gc_pause import pause_garbage_collection
+from transom.sql.alert_checks import check_alert_clause
 from transom.sql.binding.aggregate_calls import Draft, result_type
 from transom.sql.binding.combined_pairs import combine_pairs
+from transom.sql.binding.corrections import check_corrections
+from transom.sql.binding.early_conditions import EarlyConditionBinder
 from transom.sql.binding.empty_windows import check_empty_windows
 from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, TypeTable, run_steps
 from transom.sql.binding.grouping_sets import EXPANDED
@@ -29,11 +31,13 @@ from transom.sql.binding.structure_checks import check_structure
 from transom.sql.binding.templates import Cut, Template, cut
 from transom.sql.binding.unions_and_explode import relation_of_derived
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.clauses.emit import EmitClause
+from transom.sql.clauses.alert import AlertClause
+from transom.sql.clauses.confidence import ConfidenceClause
 from transom.sql.clauses.end_clauses import read_end_clauses
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.clauses.window_query_clause import ClauseContext, WindowQueryClause
+from transom.sql.early_decision import EarlyDecision
 from transom.sql.item_columns import item_columns
 from transom.sql.query import Call, Item, Key, Lag, OrderKey, Predicate, Query, Scalar, StreamJoin
 from transom.sql.syntax.canonical import bare
@@ -58,18 +62,6 @@ def bind_one(text: str, catalog: Catalog, scalars: Scalars) -> Query:
     return bound
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: scanning thousands of live syntax trees repeatedly would double the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Binding:
     """Binds queries over one catalog, and caches what they share: templates and types."""
 
@@ -80,7 +72,7 @@ class Binding:
 
     def bind(self, texts: Mapping[str, str]) -> dict[str, Query | SQLError]:
         """Bind named queries; each gives a query or its own error."""
-        with self._lock, _collector_paused():
+        with self._lock, pause_garbage_collection():
             outcome = self._bind(texts)
             self.table.evict(MAX_TYPES)
         return {name: outcome[name] for name in texts}
@@ -146,7 +138,7 @@ class _Reader(ScalarBinder):
             )
         for clause in _window_clauses(self.parsed.clauses):
             clause.check(self.parsed, self.selection.windowing.on_demand)
-            if not self.selection.windowing.spec.is_shared_by_groups and isinstance(clause, EmitClause):
+            if not self.selection.windowing.spec.is_shared_by_groups:
                 clause.check_groups(self.parsed)
         ids = tuple(source.id for source in self.scope.sources if source.table)
         inputs = table.over((self.scope.stream.relation.name, ids), self.scope.inputs)
@@ -166,7 +158,7 @@ class _Reader(ScalarBinder):
         """Bind a query that fits the template."""
         where, keys, calls = yield from self.row.build_until_typed(lambda: self._rows(whole))
         end = dict(self._end(whole))
-        using = end.pop("using", None)
+        using, confidence = end.pop("using", None), end.pop(ConfidenceClause.field, None)
         if self.joined.pairs is not None and end.get("overload") is not None:
             self.parsed.fail(
                 "ON OVERLOAD is not supported in a join of streams: joined streams have no budget"
@@ -179,8 +171,21 @@ class _Reader(ScalarBinder):
         results = Typer(self.parsed, self.table.over(signature, lambda: columns))
         result = _Result(self, results, columns)
         items, having, order = yield from results.build_until_typed(lambda: result.build(whole))
+        if confidence is not None:
+            condition = yield from results.build_until_typed(result.early_condition)
+            assert condition is not None
+            end["early_decision"] = self.table.shared(EarlyDecision(confidence, condition))
+            end.setdefault("emit", Emit(confidence=confidence))
         self.is_typed = True
         check_empty_windows(self.parsed, self.selection, end.get("empty"), calls, having)
+        check_corrections(
+            self.parsed,
+            self.selection,
+            end.get("corrections"),
+            end.get("empty") is not None,
+            self.joined.pairs is not None,
+            confidence is not None,
+        )
         windowing = self.selection.windowing
         query = Query(
             text=text,
@@ -202,6 +207,8 @@ class _Reader(ScalarBinder):
             derived=None if self.parsed.derived is None else self.table.shared(self.parsed.derived),
             **end,
         )
+        if query.alert is not None:
+            self._check_alert(query)
         if windowing.of_rows:
             return query.row_query()
         if (pairs := self.joined.pairs) is not None:
@@ -209,6 +216,15 @@ class _Reader(ScalarBinder):
             printer, drafts = self.selection.rows, self.selection.drafts
             query = combine_pairs(query, self.scope, pairs, printer, drafts, nodes)
         return query if using is None else query.on_demand(using)
+
+    def _check_alert(self, query: Query) -> None:
+        if self.selection.windowing.of_rows:
+            self.parsed.fail("ALERT needs a window: [RANGE 10 minutes SLIDE 1 minute]")
+        try:
+            check_alert_clause(query)
+        except SettingError as error:
+            clause = next(clause for clause in self.parsed.clauses if isinstance(clause, AlertClause))
+            self.parsed.fail_at(str(error), clause)
 
     def _derivation_functions(self) -> frozenset[str]:
         """The user-defined functions that the definition of a derived stream calls."""
@@ -327,6 +343,14 @@ class _Result(ScalarBinder):
         with self.selection.inside("HAVING"):
             kept = None if having is None else bind_predicate(having, self)
         return tuple(made), kept, tuple(self._order())
+
+    def early_condition(self) -> Predicate | None:
+        """HAVING in the form in which it is decided early."""
+        having = self.selection.having
+        if having is None:
+            return None
+        with self.selection.inside("HAVING"):
+            return EarlyConditionBinder(self.parsed, self, self._type).bind(having)
 
     def _order(self) -> Iterator[OrderKey]:
         for term, node, text in self.selection.order_texts():

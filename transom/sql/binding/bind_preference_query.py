@@ -16,10 +16,13 @@ from transom.sql.binding.expression_types import ScalarBinder, Steps, Typer, Typ
 from transom.sql.binding.joins import conjuncts
 from transom.sql.binding.predicates import bind_predicate, conjunction
 from transom.sql.binding.preference_aggregates import bound_figure, is_aggregate
+from transom.sql.binding.preference_having import HavingBinder
 from transom.sql.binding.preference_summaries import Equality, Guides, find_guides
+from transom.sql.binding.preference_tables import bind_side_tables
 from transom.sql.binding.promises import bound_promise, leaves_of, stream_column
-from transom.sql.binding.scope import ResolvedColumn, Scope
+from transom.sql.binding.scope import FromItem, ResolvedColumn, Scope
 from transom.sql.catalog import Catalog, Relation, Scalars
+from transom.sql.clauses.past_times import AsOfClause, BackfillClause
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
 from transom.sql.preference_query import Figure, Output, PreferenceKey, PreferenceQuery, Side
@@ -58,21 +61,20 @@ def _steps(
     return (yield from _Reader(parsed, clause, catalog, table, summaries).steps())
 
 
-_OTHER_JOINS = ("SEMI", "ANTI", "LEFT", "RIGHT", "FULL")
+_OTHER_JOINS = ("SEMI", "ANTI", "LEFT", "RIGHT", "FULL")  # of two streams
 _BOUNDED = "a window query over a join within a time bound"
 
 
 class _Streams(Scope):
-    """The one or two streams of a query."""
+    """The one or two streams of a query, and the static tables that are joined to them."""
 
     def _admit(self, node: exp.Table, relation: Relation, table: bool) -> None:
-        if table:
-            self.parsed.fail(
-                f"a query WITH PREFERENCE reads streams, and {node.name} is a static table; {_BOUNDED} can be joined "
-                "with tables",
-                node,
+        if table and not self.sources:
+            message = (
+                "a query WITH PREFERENCE reads a stream first, then the static tables that are joined to it"
             )
-        if len(self.sources) == 2:
+            self.parsed.fail(f"{message}; {node.name} is a table", node)
+        if not table and len(self.streams) == 2:
             self.parsed.fail("a query WITH PREFERENCE reads one stream or joins two", node)
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
@@ -86,7 +88,7 @@ class _Over(ScalarBinder):
 
     def __init__(self, reader: _Reader, columns: Mapping[str, pa.DataType], key: Hashable, numbered: bool):
         super().__init__(reader.parsed, reader.catalog.utc)
-        self.scope, self.place, self.numbered = reader.scope, "SELECT", numbered
+        self.reader, self.scope, self.place, self.numbered = reader, reader.scope, "SELECT", numbered
         self.typer = Typer(self.parsed, reader.table.over(key, lambda: columns))
         self.functions = {name.casefold() for name in reader.catalog.functions}
         self.printer = Printer(self.parsed, reader.catalog.functions, self._leaf)
@@ -102,7 +104,7 @@ class _Over(ScalarBinder):
     def _column(self, column: ResolvedColumn) -> str:
         if not self.numbered:
             return column.sql
-        name = f"{self.scope.sources.index(column.source)}.{column.name}"
+        name = f"{self.reader.tables.side_of(column.source)}.{column.row_name}"
         return ".".join(map(quote, [name, *column.fields]))
 
     def _leaf(self, node: exp.Expr) -> str | None:
@@ -129,15 +131,23 @@ class _Reader:
         self.scope = _Streams(parsed, catalog)
         self.conditions = self._read_from()
         self._check_names()
-        columns = [source.relation.columns for source in self.scope.sources]
-        streams = tuple(source.relation.name for source in self.scope.sources)
+        columns = [
+            {**source.relation.columns, **self.tables.columns(side)}
+            for side, source in enumerate(self.scope.streams)
+        ]
+        joined = [
+            (source.relation.name, *self.tables.columns(side))
+            for side, source in enumerate(self.scope.streams)
+        ]
         self.own = [
-            _Over(self, known, stream, numbered=False) for stream, known in zip(streams, columns, strict=True)
+            _Over(self, known, ("tuples", *names), numbered=False)
+            for names, known in zip(joined, columns, strict=True)
         ]
         both_sides = {
             f"{at}.{name}": kind for at, known in enumerate(columns) for name, kind in known.items()
         }
-        self.pairs = _Over(self, both_sides, streams, numbered=True)
+        self.pairs = _Over(self, both_sides, tuple(joined), numbered=True)
+        self._has_having_types = True
         self.guides: Guides = find_guides(parsed, self.scope, clause, self.conditions, summaries)
         self.promise = bound_promise(clause.promise, self.guides.column_of)
         self._check_window()
@@ -149,7 +159,7 @@ class _Reader:
             for view in views:
                 view.typer.missing = False
             made = self._build()
-            if not any(view.typer.missing for view in views):
+            if not any(view.typer.missing for view in views) and self._has_having_types:
                 return made
             yield
 
@@ -158,11 +168,14 @@ class _Reader:
     def _refuse(self) -> None:
         """Refuse clauses that only window queries have."""
         parsed, select = self.parsed, self.parsed.select
+        for clause in parsed.clauses:
+            if isinstance(clause, BackfillClause | AsOfClause):
+                parsed.fail_at("a query WITH PREFERENCE can't ask for the past: it has no windows", clause)
         if parsed.bracket is not None:
             length = parsed.bracket.range.text if parsed.bracket.range is not None else "1 minute"
             message = f"a query WITH PREFERENCE has no bracket; write WINDOW '{length}' at its end"
             raise SQLError(message, parsed.text, parsed.bracket.start, parsed.bracket.end)
-        for kind, what in (("having", "HAVING"), ("order", "ORDER BY"), ("limit", "LIMIT")):
+        for kind, what in (("order", "ORDER BY"), ("limit", "LIMIT")):
             if (node := select.args.get(kind)) is not None:
                 instead = f"; {_BOUNDED} can have it" if select.args.get("joins") else ""
                 parsed.fail(f"{what} is not supported WITH PREFERENCE{instead}", node)
@@ -170,25 +183,33 @@ class _Reader:
             parsed.fail("expected FROM and the name of a stream", select)
 
     def _read_from(self) -> list[exp.Expr]:
-        """Read the streams of FROM; the conjuncts of ON, USING and WHERE are the conditions on tuples."""
+        """Read the streams of FROM; the conjuncts of ON, USING and WHERE are the conditions on tuples.
+
+        Those that join static tables are not among them.
+        """
         select = self.parsed.select
         self.scope.add(select.args["from_"].this)
         conditions: list[exp.Expr] = []
+        tables: list[tuple[FromItem, exp.Join]] = []
         for node in select.args.get("joins") or []:
+            source = self.scope.add(node.this)
+            if source.table:
+                tables.append((source, node))
+                continue
             kinds = [word for word in (node.args.get("kind"), node.args.get("side")) if word in _OTHER_JOINS]
             if kinds:
                 kind = kinds[0]
                 message = f"{kind} JOIN is not supported WITH PREFERENCE; {_BOUNDED} can be a {kind} JOIN"
                 self.parsed.fail(message, node.this)
-            self.scope.add(node.this)
             conditions += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
         where = select.args.get("where")
         conditions += conjuncts(None if where is None else where.this)
+        self.tables, conditions = bind_side_tables(self.scope, self.catalog, tables, conditions)
         # A JOIN without a condition comes with TRUE for one.
         return [node for node in conditions if not (isinstance(node, exp.Boolean) and node.this)]
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
-        first, second = self.scope.sources[0], self.scope.sources[-1]
+        first, second = self.scope.streams
         for name in node.args["using"]:
             columns = [
                 exp.Column(this=name.copy(), table=exp.to_identifier(source.alias, quoted=True))
@@ -221,6 +242,7 @@ class _Reader:
         keys = self._keys()
         outputs, figures, names = self._items(keys)
         rest = self._rest()
+        having, figures = self._having(keys, outputs, figures)
         return PreferenceQuery(
             sides=tuple(self._side(at) for at in range(len(self.own))),
             preference=self.clause.preference,
@@ -231,12 +253,13 @@ class _Reader:
             functions=frozenset(name for view in (*self.own, self.pairs) for name in view.printer.called),
             keys=tuple(keys.values()),
             names=names if outputs and figures else (),
+            having=having,
         )
 
     def _alone(self, at: int) -> list[exp.Expr]:
         """The conditions that read one side only; conditions that read no column belong to the first side."""
         sides = ({0}, set[int]()) if at == 0 else ({at},)
-        return [node for node in self._conditions() if self.scope.reads(node) in sides]
+        return [node for node in self._conditions() if self.tables.sides_of(node) in sides]
 
     def _conditions(self) -> list[exp.Expr]:
         link: Equality | None = self.guides.link
@@ -246,25 +269,30 @@ class _Reader:
         summary, view, conditions = self.guides.summaries[at], self.own[at], self._alone(at)
         view.place = "WHERE"
         guided = [node for node in conditions if self._reads(at, node) == {summary.column}]
-        columns = self._needed(at)
+        columns, relation = self._needed(at), self.scope.streams[at].relation
         return Side(
-            stream=self.scope.sources[at].relation.name,
+            stream=relation.name,
             summary=summary.name,
-            where=conjunction([bind_predicate(node, view) for node in conditions]),
+            where=conjunction([*self.tables.flags(at), *(bind_predicate(node, view) for node in conditions)]),
             guide=conjunction([bind_predicate(node, view) for node in guided]),
-            columns=tuple(name for name in self.scope.sources[at].relation.columns if name in columns),
+            columns=tuple(name for name in (*relation.columns, *self.tables.columns(at)) if name in columns),
+            joins=self.tables.joins(at, columns),
         )
 
     def _reads(self, at: int, node: exp.Expr) -> set[str]:
-        """The columns of a side that an expression reads."""
+        """The columns of a side, and of its tables, that an expression reads."""
         found = [self.scope.find(column) for column in node.find_all(exp.Column)]
-        source = self.scope.sources[at]
-        return {column.name for column in found if column is not None and column.source is source}
+        return {
+            column.row_name
+            for column in found
+            if column is not None and self.tables.side_of(column.source) == at
+        }
 
     def _needed(self, at: int) -> set[str]:
         expressions = [*self._conditions(), *self.parsed.select.expressions, *self._key_nodes()]
+        expressions += self._having_calls()
         promised = (self.guides.column_of(leaf) for leaf in leaves_of(self.clause.promise))
-        source = self.scope.sources[at]
+        source = self.scope.streams[at]
         return {name for node in expressions for name in self._reads(at, node)} | {
             column.name for column in promised if column.source is source
         }
@@ -272,7 +300,7 @@ class _Reader:
     def _rest(self) -> str | None:
         """The condition on a pair, without the equality that joins it."""
         self.pairs.place = "WHERE"
-        across = [node for node in self._conditions() if len(self.scope.reads(node)) > 1]
+        across = [node for node in self._conditions() if len(self.tables.sides_of(node)) > 1]
         texts = []
         for node in across:
             text = self.pairs.truth(node).sql
@@ -319,7 +347,7 @@ class _Reader:
 
     def _view(self, node: exp.Expr) -> tuple[_Over, int | None]:
         """The columns that an expression reads: those of one side, or of pairs."""
-        sides = self.scope.reads(node)
+        sides = self.tables.sides_of(node)
         if len(sides) > 1:
             return self.pairs, None
         side = min(sides, default=0)
@@ -379,6 +407,43 @@ class _Reader:
         view, side = self._view(node)
         view.place = "another aggregate"
         return replace(bound_figure(self.parsed, name, node, view.scalar), side=side)
+
+    def _having_calls(self) -> list[exp.Expr]:
+        """The aggregates in HAVING."""
+        having = self.parsed.select.args.get("having")
+        nodes = [] if having is None else having.walk()
+        return [node for node in nodes if is_aggregate(node, self.pairs.functions)]
+
+    def _having(
+        self, keys: Mapping[str, PreferenceKey], outputs: tuple[Output, ...], figures: tuple[Figure, ...]
+    ) -> tuple[str | None, tuple[Figure, ...]]:
+        """The condition of HAVING, and the figures with those that are in it only."""
+        having = self.parsed.select.args.get("having")
+        if having is None:
+            return None, figures
+        if not figures:
+            self.parsed.fail("HAVING needs an aggregate in SELECT; put the condition in WHERE", having.this)
+        views = (*self.own, self.pairs)
+        for node in self._having_calls():
+            self._figure("", node)
+        if any(view.typer.missing for view in views):
+            return None, figures  # the keys are not all there yet
+        binder = HavingBinder(
+            self.parsed,
+            self.catalog,
+            self.scope,
+            keys,
+            outputs,
+            figures,
+            self._figure,
+            self.pairs.printer.root,
+        )
+        binder.text(having.this)  # adds the aggregates, whose types are read next
+        binder.use_types(self.table)
+        text = binder.truth(having.this).sql
+        self._has_having_types = not binder.is_missing
+        self.pairs.printer.called |= binder.printer.called
+        return text, tuple(binder.figures)
 
     def _auto_name(self, node: exp.Expr) -> str:
         """The name of a result's column without an alias: the column's name, or the expression's text."""

@@ -14,6 +14,8 @@ from transom.sql.binding.bind import bind
 from transom.sql.binding.nested_sources import FromName, nested_sources
 from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.end_clauses import END_CLAUSES, end_clause_at
+from transom.sql.preference_query import PreferenceQuery
+from transom.sql.preference_results import result_stream
 from transom.sql.query import Query, free_name
 from transom.sql.syntax.spark_parser import query_tokens
 
@@ -36,14 +38,21 @@ _NESTED = re.compile(
 _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-def relation_of(name: str, query: Query) -> Relation:
+ReadableQuery = Query | PreferenceQuery  # the kinds of queries whose results others may read
+
+
+def relation_of(name: str, query: ReadableQuery) -> Relation:
     """The results of a query as a stream: window bounds, items, and the number of rows.
 
     A result's time is `window_time`, the last moment inside of its window. System columns get a prefix if
-    an item has their name, as in the results.
+    an item has their name, as in the results. Those of a query WITH PREFERENCE have no window.
     """
+    if isinstance(query, PreferenceQuery):
+        return result_stream(name, query)
     if query.is_row_query:
         raise SQLError(row_query_message(name), query.text)
+    if query.corrections is not None:
+        raise SQLError(corrections_message(name), query.text)
     if query.window.is_keyed:
         message = f"{name} has PARTITION BY in its window: each key has its own row numbers, so no query can read it"
         raise SQLError(message, query.text)
@@ -53,6 +62,25 @@ def relation_of(name: str, query: Query) -> Relation:
     items = {item.name: item.type for item in query.items}
     columns = system | {time: query.clock_type} | items | {free_name("rows", taken): pa.int64()}
     return Relation(name, columns, time, "it is a query; join the streams themselves", is_declared=False)
+
+
+def corrections_message(name: str) -> str:
+    """Why no query can read the results of a query with EMIT CORRECTIONS, and what to do."""
+    return (
+        f"{name} has EMIT CORRECTIONS: no query can read its results, because a window over them would be final before "
+        "they are; register the inner query once more without the clause"
+    )
+
+
+def _unreadable(name: str, query: ReadableQuery) -> str | None:
+    """Why no query can read the results of a query; None if one can."""
+    if isinstance(query, PreferenceQuery):
+        return None
+    if query.is_on_demand:
+        return f"{name} has no SLIDE: it is looked up, and has no results to read"
+    if query.is_row_query:
+        return row_query_message(name)
+    return None if query.corrections is None else corrections_message(name)
 
 
 def row_query_message(name: str) -> str:
@@ -92,7 +120,10 @@ def views_read(text: str, views: Mapping[str, str]) -> list[str]:
 
 
 def bind_all(
-    texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]
+    texts: Mapping[str, str],
+    catalog: Catalog,
+    scalars: Scalars,
+    registered: Mapping[str, ReadableQuery],
 ) -> dict[str, Query | SQLError]:
     """Bind named queries that may read each other's results, and those of queries that are bound already.
 
@@ -107,7 +138,11 @@ class _CascadeBinder:
     """Binds queries in the order in which they read one another."""
 
     def __init__(
-        self, texts: Mapping[str, str], catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]
+        self,
+        texts: Mapping[str, str],
+        catalog: Catalog,
+        scalars: Scalars,
+        registered: Mapping[str, ReadableQuery],
     ):
         self.texts, self.scalars, self.registered = texts, scalars, registered
         self.catalog = replace(catalog, queries=frozenset({*texts, *registered}))
@@ -168,16 +203,11 @@ class _CascadeBinder:
             for source, inner_name in inner:
                 query = self.outcome[inner_name] if inner_name in self.texts else self.registered[inner_name]
                 if isinstance(query, SQLError):
-                    self.outcome[name] = _at(
-                        text, source, f"{inner_name} has an error of its own: {query.message}"
-                    )
-                    break
-                if query.is_on_demand:
-                    message = f"{inner_name} has no SLIDE: it is looked up, and has no results to read"
+                    message = f"{inner_name} has an error of its own: {query.message}"
                     self.outcome[name] = _at(text, source, message)
                     break
-                if query.is_row_query:
-                    self.outcome[name] = _at(text, source, row_query_message(inner_name))
+                if (problem := _unreadable(inner_name, query)) is not None:
+                    self.outcome[name] = _at(text, source, problem)
                     break
                 if source.name not in streams:
                     streams[source.name] = relation_of(inner_name, query)

@@ -8,7 +8,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -45,6 +45,8 @@ _CLAUSE_WORDS = {
     "limit": "LIMIT",
 }
 _MOST_PARTS = 4  # of a column's name
+_MOST_NODES = 20_000  # of the expressions that are copied into a query
+_MOST_UNION_PARTS = 256
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,36 @@ def _parse_view(text: str) -> Parsed:
     return parsed
 
 
+class _CopiedNodes:
+    """Counts what is copied into a query: each of a chain of definitions may double what it copies."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    def add(self, parsed: Parsed, expressions: Iterable[exp.Expr], place: exp.Expr) -> None:
+        """Refuse copies of some expressions that are too many."""
+        self._nodes += sum(1 for expression in expressions for _ in expression.walk())
+        if self._nodes > _MOST_NODES:
+            parsed.fail(
+                f"the expressions of its subqueries and views have more than {_MOST_NODES:,} parts when they are "
+                "written out",
+                place,
+            )
+
+
 class _Inliner:
     """Inlines the inner queries of one text: of a query, or of a view that is read within others (`views`)."""
 
-    def __init__(self, parsed: Parsed, catalog: Catalog, scalars: Scalars, views: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        parsed: Parsed,
+        catalog: Catalog,
+        scalars: Scalars,
+        views: tuple[str, ...] = (),
+        copied: _CopiedNodes | None = None,
+    ):
         self.parsed, self.catalog, self.scalars, self.opened = parsed, catalog, scalars, views
+        self.copied = copied or _CopiedNodes()
         self.kind = "view" if views else "subquery"
         self.what = f"a {self.kind}"
         self.derived_binder = DerivedStreamBinder(parsed, catalog, scalars, self.what)
@@ -327,7 +354,7 @@ class _Inliner:
             path = ", which reads ".join([*self.opened[self.opened.index(name) + 1 :], name])
             self.parsed.fail(f"the view {name} can't read itself: it reads {path}", source)
         text = self.catalog.views[name]
-        inside = _Inliner(_parse_view(text), self.catalog, self.scalars, (*self.opened, name))
+        inside = _Inliner(_parse_view(text), self.catalog, self.scalars, (*self.opened, name), self.copied)
         derived = inside.inner_query(source.alias or source.name).without_positions(text)
         table = derived.table.copy()
         table.this.meta.update(source.this.meta)  # errors about it point at the name of the view
@@ -396,7 +423,9 @@ class _Inliner:
         pieces = []  # with the place in the text of each
         for part in parts:
             one = self._inner(part, "", part, known)
-            pieces += [(each, part) for each in (_through(one) if one.parts else [one])]
+            pieces += [(each, part) for each in (self._through(one, part) if one.parts else [one])]
+            if len(pieces) > _MOST_UNION_PARTS:
+                self.parsed.fail(f"UNION ALL has more than {_MOST_UNION_PARTS} parts", part)
         kinds = [
             self.derived_binder.kinds(one.table, one.alias, one.columns, one.stream, part)
             for one, part in pieces
@@ -530,6 +559,23 @@ class _Inliner:
             return True
         return first in map(str.casefold, relation.columns)
 
+    def _through(self, derived: _Derived, place: exp.Expr) -> Iterator[_Derived]:
+        """An inner query over a union, as one over each part of the union."""
+        names = [] if derived.stream is None else [name.casefold() for name, _ in derived.stream.columns]
+        own = [expression for _, expression in derived.columns.values()]
+        own += [] if derived.where is None else [derived.where]
+        for part in derived.parts:
+            expressions = [expression for _, expression in part.columns.values()]
+            self.copied.add(self.parsed, [*own, *expressions], place)
+            by_name = dict(zip(names, expressions, strict=True))
+            columns = {
+                key: (shown, _composed(each, by_name)) for key, (shown, each) in derived.columns.items()
+            }
+            where = None if derived.where is None else _composed(derived.where, by_name)
+            if where is not None and part.where is not None:
+                where = exp.And(this=exp.Paren(this=part.where.copy()), expression=exp.Paren(this=where))
+            yield replace(part, columns=columns, where=part.where if where is None else where)
+
     def _replace(
         self,
         column: exp.Column,
@@ -561,7 +607,9 @@ class _Inliner:
                 listed = " or ".join(f"{alias}.{names[0]}" for alias in options)
                 self.parsed.fail(f"{names[0]} is ambiguous: {listed}", column)
             derived = having[0]
-        expression: exp.Expr = derived.columns[names[0].casefold()][1].copy()
+        inlined = derived.columns[names[0].casefold()][1]
+        self.copied.add(self.parsed, [inlined], column)
+        expression: exp.Expr = inlined.copy()
         for literal in expression.find_all(exp.Literal):
             literal.meta[COPIED] = True
         if not isinstance(expression, exp.Column):
@@ -599,19 +647,6 @@ class _Inliner:
 def _column(parts: list[exp.Expr]) -> exp.Column:
     places = ("this", "table", "db", "catalog")
     return exp.Column(**dict(zip(places, reversed(parts), strict=False)))
-
-
-def _through(derived: _Derived) -> Iterator[_Derived]:
-    """An inner query over a union, as one over each part of the union."""
-    names = [] if derived.stream is None else [name.casefold() for name, _ in derived.stream.columns]
-    for part in derived.parts:
-        expressions = [expression for _, expression in part.columns.values()]
-        by_name = dict(zip(names, expressions, strict=True))
-        columns = {key: (shown, _composed(each, by_name)) for key, (shown, each) in derived.columns.items()}
-        where = None if derived.where is None else _composed(derived.where, by_name)
-        if where is not None and part.where is not None:
-            where = exp.And(this=exp.Paren(this=part.where.copy()), expression=exp.Paren(this=where))
-        yield replace(part, columns=columns, where=part.where if where is None else where)
 
 
 def _composed(node: exp.Expr, by_name: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from typing import Iterator, NoReturn
+from typing import Iterable, Iterator, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -29,11 +29,24 @@ class _Pending:
     is_free: bool = False  # whether the condition may lack a link to the row
 
 
+@dataclass(frozen=True)
+class PlacedTable:
+    """A table, its join without the columns that are read, and the flag that a row needs to be in the result.
+
+    `reads` are the places in FROM of the relations that it is joined to.
+    """
+
+    source: FromItem
+    join: Join
+    flag: Predicate | None
+    reads: frozenset[int]
+
+
 @dataclass
 class BoundJoins:
     """The joins in order, the match flags that INNER JOINs require, and the rest of WHERE."""
 
-    joins: list[tuple[FromItem, Join]] = field(default_factory=list)  # without the columns that are read
+    tables: list[PlacedTable] = field(default_factory=list)
     flags: list[Predicate] = field(default_factory=list)
     where: list[exp.Expr] = field(default_factory=list)
     pairs: PairStream | None = None  # of a join of two streams
@@ -41,7 +54,8 @@ class BoundJoins:
     def finish(self) -> tuple[Join, ...]:
         """The joins, with the columns that the query reads."""
         merged: dict[str, Join] = {}
-        for source, join in self.joins:
+        for table in self.tables:
+            source, join = table.source, table.join
             read = set(source.used)
             if join.id in merged:
                 read |= set(merged[join.id].columns)
@@ -75,9 +89,28 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
     where = select.args.get("where")
     result = BoundJoins(where=list(conjuncts(where.this if where is not None else None)))
     pending += _memberships(scope, result.where)
-    placed = {place for place, source in enumerate(scope.sources) if not source.table}
-    if len(placed) > 1:
+    if len(scope.streams) > 1:
         result.pairs, result.where = bind_stream_join(scope, printer, conditions, result.where, joined)
+    _place_all(scope, printer, pending, result)
+    return result
+
+
+def bind_tables(
+    scope: Scope, printer: Printer, tables: Iterable[tuple[FromItem, exp.Join]], where: list[exp.Expr]
+) -> BoundJoins:
+    """Join static tables, given with their JOINs, to the streams of a scope; after a comma by conditions of WHERE."""
+    pending = [_pending(scope, source, node) for source, node in tables]
+    for table in pending:
+        table.conjuncts = _conditions(scope, table)
+    result = BoundJoins(where=where)
+    pending += _memberships(scope, result.where)
+    _place_all(scope, printer, pending, result)
+    return result
+
+
+def _place_all(scope: Scope, printer: Printer, pending: list[_Pending], result: BoundJoins) -> None:
+    """Join tables in an order in which each has a link to those before it."""
+    placed = {place for place, source in enumerate(scope.sources) if not source.table}
     while pending:
         ready = next((table for table in pending if _link(scope, table, placed, result.where)), None)
         if ready is None:
@@ -87,7 +120,6 @@ def bind_joins(scope: Scope, printer: Printer) -> BoundJoins:
         pending.remove(ready)
     for source in scope.sources:
         source.is_closed = source.is_membership
-    return result
 
 
 def _memberships(scope: Scope, where: list[exp.Expr]) -> list[_Pending]:
@@ -121,20 +153,7 @@ def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr], JoinedSides]:
         pending.append(_Pending(first, exp.Join(this=first.node), inner=True, comma=True))
     for node in joins:
         source = scope.add(node.this)
-        kind = node.args.get("kind")
-        comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
-        membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
-        source.is_membership = membership is not None
-        side = node.args.get("side")
-        if source.table and side in ("RIGHT", "FULL"):
-            message = (
-                f"{side} JOIN of a static table is not supported: rows of the table without a match have no "
-                "event time; use INNER JOIN or LEFT JOIN"
-            )
-            scope.parsed.fail(message, node.this)
-        inner = membership is not None or side is None or side == ""
-        table = _Pending(source, node, inner, comma, membership=membership)
-        (pending if source.table else streams).append(table)
+        (pending if source.table else streams).append(_pending(scope, source, node))
     for table in (*streams, *pending):
         table.conjuncts = _conditions(scope, table)
     joined = JoinedSides()
@@ -162,6 +181,23 @@ def _read(scope: Scope) -> tuple[list[_Pending], list[exp.Expr], JoinedSides]:
             )
             scope.parsed.fail(message, pending[0].source.node)
     return pending, [node for stream in streams for node in stream.conjuncts], joined
+
+
+def _pending(scope: Scope, source: FromItem, node: exp.Join) -> _Pending:
+    """A relation of a JOIN, without its conditions."""
+    kind = node.args.get("kind")
+    comma = kind == "CROSS" or not (node.args.get("on") or node.args.get("using"))
+    membership = SearchKind[kind] if kind in ("SEMI", "ANTI") else None
+    source.is_membership = membership is not None
+    side = node.args.get("side")
+    if source.table and side in ("RIGHT", "FULL"):
+        message = (
+            f"{side} JOIN of a static table is not supported: rows of the table without a match have no "
+            "event time; use INNER JOIN or LEFT JOIN"
+        )
+        scope.parsed.fail(message, node.this)
+    inner = membership is not None or side is None or side == ""
+    return _Pending(source, node, inner, comma, membership=membership)
 
 
 def _conditions(scope: Scope, table: _Pending) -> list[exp.Expr]:
@@ -248,10 +284,11 @@ def _place(scope: Scope, printer: Printer, table: _Pending, result: BoundJoins) 
     apart = _apart(scope, printer, table) if table.is_free else None
     on = _condition(scope, printer, table)
     join = Join(source.id, source.relation.name, on, ordered, (), bounds, table.membership is not None, apart)
-    result.joins.append((source, join))
     flag: Predicate = Truth(Scalar(quote(source.id), pa.bool_()))
     if table.membership is SearchKind.ANTI:
         flag = Not(flag)
+    reads = set[int]().union(*(scope.reads(node) for node in table.conjuncts)) - {scope.sources.index(source)}
+    result.tables.append(PlacedTable(source, join, flag if table.inner else None, frozenset(reads)))
     if table.inner and flag not in result.flags:
         result.flags.append(flag)
 

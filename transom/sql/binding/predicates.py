@@ -12,7 +12,7 @@ from transom.sql.binding.expression_types import ScalarBinder
 from transom.sql.query import And, Comparison, IsNull, Member, Not, Or, Predicate, Scalar, Truth
 from transom.sql.syntax.canonical import bare
 
-_OPERATORS: dict[type[exp.Expr], str] = {
+COMPARISON_OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -24,11 +24,21 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # Without parentheses, these operands have another precedence in sqlglot than in Spark.
-_LOOSE = (*_OPERATORS, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Not, exp.Escape)
+_LOOSE = (
+    *COMPARISON_OPERATORS,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.ILike,
+    exp.RegexpLike,
+    exp.Not,
+    exp.Escape,
+)
 
 
 # A placeholder for an expression whose type is not resolved yet; the predicate is built again afterwards.
-_PENDING = Truth(Scalar("", pa.bool_()))
+UNTYPED = Truth(Scalar("", pa.bool_()))
 
 
 def bind_predicate(node: exp.Expr, binder: ScalarBinder) -> Predicate:
@@ -61,7 +71,7 @@ def _flatten(node: exp.Expr, kind: type[exp.Expr], binder: ScalarBinder) -> list
 
 
 def _lower_leaf(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
-    operator = _OPERATORS.get(type(node))
+    operator = COMPARISON_OPERATORS.get(type(node))
     if operator is not None:
         if isinstance(node.this, _LOOSE) or isinstance(node.expression, _LOOSE):
             return None
@@ -76,7 +86,7 @@ def _lower_leaf(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
 def _compare(left: exp.Expr, operator: str, right: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     if operator == "<=>" and isinstance(bare(right), exp.Null):
         scalar = binder.scalar(left)
-        return _PENDING if scalar is None else IsNull(scalar)
+        return UNTYPED if scalar is None else IsNull(scalar)
     constant = constant_of(right)
     if constant is None:
         constant = constant_of(left)
@@ -87,7 +97,7 @@ def _compare(left: exp.Expr, operator: str, right: exp.Expr, binder: ScalarBinde
         return None
     scalar = binder.scalar(left)
     if scalar is None:
-        return _PENDING
+        return UNTYPED
     value = comparable(constant, scalar.type, binder.utc)
     return None if value is None else Comparison(scalar, operator, value)
 
@@ -95,8 +105,8 @@ def _compare(left: exp.Expr, operator: str, right: exp.Expr, binder: ScalarBinde
 def _between(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     low = _compare(node.this, ">=", node.args["low"], binder)
     high = _compare(node.this, "<=", node.args["high"], binder)
-    if low is _PENDING or high is _PENDING:
-        return _PENDING
+    if low is UNTYPED or high is UNTYPED:
+        return UNTYPED
     if not isinstance(low, Comparison) or not isinstance(high, Comparison) or node.args.get("symmetric"):
         return None
     return And((low, high))
@@ -109,7 +119,7 @@ def _member(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
         return None
     scalar = binder.scalar(node.this)
     if scalar is None:
-        return _PENDING
+        return UNTYPED
     members = [
         comparable(constant, scalar.type, binder.utc) for constant in constants if constant is not None
     ]
@@ -121,7 +131,7 @@ def _member(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
 def _is(node: exp.Expr, binder: ScalarBinder) -> Predicate | None:
     scalar = binder.scalar(node.this)
     if scalar is None:
-        return _PENDING
+        return UNTYPED
     if isinstance(node.expression, exp.Null):
         return IsNull(scalar)
     boolean = isinstance(node.expression, exp.Boolean) and pa.types.is_boolean(scalar.type)

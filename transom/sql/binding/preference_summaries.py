@@ -50,7 +50,7 @@ def find_guides(
     leaves = leaves_of(clause.promise)
     columns = {id(leaf): stream_column(parsed, scope, leaf) for leaf in leaves}
     finder = _Finder(parsed, scope, clause, summaries, [(leaf, columns[id(leaf)]) for leaf in leaves])
-    if len(scope.sources) == 1:
+    if len(scope.streams) == 1:
         return Guides((finder.alone(),), None, columns)
     link, chosen = finder.joined(conditions)
     return Guides(chosen, link, columns)
@@ -108,9 +108,9 @@ class _Finder:
         """The equality that two streams are joined on, and the summaries of its columns."""
         equalities = [one for node in conditions if (one := self._equality(node)) is not None]
         if not equalities:
-            first, second = (source.alias for source in self.scope.sources)
+            first, second = (source.alias for source in self.scope.streams)
             message = f"no equality links {second} to {first}; a join WITH PREFERENCE has one between columns"
-            self.parsed.fail(message, self.scope.sources[1].node)
+            self.parsed.fail(message, self.scope.streams[1].node)
         link = self._link(equalities)
         self._check_types(link)
         self._check_leaves(link)
@@ -121,7 +121,12 @@ class _Finder:
             return None
         parts = bare(node.this), bare(node.expression)
         found = [self.scope.find(part) for part in parts if isinstance(part, exp.Column)]
-        sides = {self.scope.sources.index(column.source): column for column in found if column is not None}
+        streams = self.scope.streams
+        sides = {
+            streams.index(column.source): column
+            for column in found
+            if column is not None and not column.source.table
+        }
         if len(sides) < 2 or any(column.fields for column in sides.values()):
             return None
         return Equality(node, (sides[0], sides[1]))

@@ -91,6 +91,11 @@ class Scope:
             return self.pairs
         return next(source for source in self.sources if not source.table)
 
+    @property
+    def streams(self) -> list[FromItem]:
+        """The streams of FROM, without the static tables."""
+        return [source for source in self.sources if not source.table]
+
     def add(self, node: exp.Expr) -> FromItem:
         """Add a relation of the FROM clause."""
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -151,11 +156,6 @@ class Scope:
         self._unknown_relation(node.name, node.this)
 
     def _unknown_relation(self, name: str, place: exp.Expr) -> NoReturn:
-        if name.casefold() in {query.casefold() for query in self.catalog.preference_queries}:
-            self.parsed.fail(
-                f"{name} has WITH PREFERENCE: no query can read its results; it can have GROUP BY itself",
-                place,
-            )
         if name.casefold() in {view.casefold() for view in self.catalog.views}:
             self.parsed.fail(f"{name} is a view; a query WITH PREFERENCE reads streams only", place)
         known, queries = [*self.catalog.streams, *self.catalog.tables], self.catalog.queries

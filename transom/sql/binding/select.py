@@ -22,6 +22,7 @@ from transom.sql.binding.window import (
     windowing,
 )
 from transom.sql.catalog import Catalog
+from transom.sql.clauses.past_times import BackfillClause
 from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.query import OrderKey, Top
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote, whole_number
@@ -34,6 +35,7 @@ _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
 _OWN_WINDOW = {"window_start": "window.start", "window_end": "window.end"}
 _OF_WINDOWS = {"group": "GROUP BY", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
 _REFERENCE = re.compile("`[^`]*`")
+_LONGEST_ALIAS = 20_000  # characters
 # These operators have another precedence in sqlglot than in Spark, so a part of such a chain is not read alone.
 _CHAINS = (
     exp.DPipe,
@@ -45,6 +47,12 @@ _CHAINS = (
 )
 # In every chain, these are read alone.
 _TIGHT = (*ATOMS, exp.Bracket, exp.Dot, exp.Extract, exp.If, exp.StrPosition, exp.Substring, exp.Trim)
+
+
+def is_cut_from_chain(node: exp.Expr) -> bool:
+    """Whether an expression is a part of a chain of operators that Spark may divide in another way."""
+    chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
+    return chained or (isinstance(node.parent, _CHAINS) and not isinstance(node, _TIGHT))
 
 
 class SelectBinder:
@@ -115,7 +123,8 @@ class SelectBinder:
     def _selects_rows(self) -> bool:
         """Whether the query has no window, and nothing that needs one."""
         parsed, select = self.parsed, self.parsed.select
-        if parsed.bracket is not None or self.window_call is not None or parsed.clauses or parsed.with_ties:
+        clauses = [clause for clause in parsed.clauses if not isinstance(clause, BackfillClause)]
+        if parsed.bracket is not None or self.window_call is not None or clauses or parsed.with_ties:
             return False
         if any(select.args.get(clause) is not None for clause in _OF_WINDOWS):
             return False
@@ -438,9 +447,7 @@ class SelectBinder:
         """The GROUP BY key that an expression equals, if any."""
         if not any(type(node) is type(key) for key in self.keys.values()):
             return None
-        chained = isinstance(node, _CHAINS) and isinstance(node.parent, exp.Binary)
-        in_chain = isinstance(node.parent, _CHAINS) and not isinstance(node, _TIGHT)
-        if chained or in_chain or not self._reads_a_row(node):
+        if is_cut_from_chain(node) or not self._reads_a_row(node):
             return None
         if self._in_order and any(
             len(part.parts) == 1 and part.name.casefold() in self._aliases
@@ -497,6 +504,11 @@ class SelectBinder:
 
     def _alias_text(self, alias: exp.Expr) -> str:
         text = self._order_text(alias, is_item=True)
+        if len(text) > _LONGEST_ALIAS:  # aliases that name the one before twice double their text
+            self.parsed.fail(
+                f"the expression is longer than {_LONGEST_ALIAS:,} characters when its aliases are written out",
+                alias,
+            )
         return text if _REFERENCE.fullmatch(text) else f"({text})"
 
     def _alias(self, node: exp.Column, shadowed: bool) -> exp.Expr | None:

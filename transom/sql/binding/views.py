@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from transom.errors import SQLError
-from transom.sql.binding.cascades import bind_all, relation_of, sources_of
+from transom.sql.binding.cascades import ReadableQuery, bind_all, relation_of, sources_of
 from transom.sql.binding.inlined_queries import view_columns
 from transom.sql.catalog import Catalog, Scalars
-from transom.sql.query import Query
 from transom.sql.syntax.canonical import quote
 
 _WITH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH\b", re.IGNORECASE | re.DOTALL)
@@ -28,7 +27,9 @@ class BoundView:
     columns: Mapping[str, pa.DataType]
 
 
-def bind_view(name: str, catalog: Catalog, scalars: Scalars, registered: Mapping[str, Query]) -> BoundView:
+def bind_view(
+    name: str, catalog: Catalog, scalars: Scalars, registered: Mapping[str, ReadableQuery]
+) -> BoundView:
     """Bind a view of the catalog; an error points into its text.
 
     A query that returns each of its rows is bound, because a view has the expressions and types of its readers.

@@ -17,6 +17,7 @@ from transom.sql.syntax.parsed_query import EndClauseReader, Parsed
 from transom.sql.syntax.token_reader import (
     EARLIER_CLAUSES,
     EXPRESSION_ENDS,
+    LONGEST_LENGTH,
     TokenReader,
     is_after_from,
     word_of,
@@ -24,10 +25,11 @@ from transom.sql.syntax.token_reader import (
 
 _SOURCES = {"EVERY": "EVERY", "AT": "AT", "WITH": "WITH ACCURACY", "ON": "ON DEMAND"}
 _PARTS = (*_SOURCES.values(), "CONFIDENCE", "QUALITY")
-_STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT"}
+_STARTS = {*_SOURCES, "CONFIDENCE", "QUALITY", "EMIT", "ALERT"}
 _OTHERS = ("USING", "WITHIN")  # the clause of queries without SLIDE
 _ELSEWHERE = {
     ("WITH", "PREFERENCE"): "a query WITH PREFERENCE has no early results",
+    ("WITH", "CONFIDENCE"): "WITH CONFIDENCE comes after HAVING, before EMIT EARLY",
     ("ON", "OVERLOAD"): "ON OVERLOAD PREFER comes before EMIT EARLY",
 }
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -84,7 +86,7 @@ def opens_emit(tokens: Sequence[Token], at: int) -> bool:
 
 
 def read_emit(text: str, tokens: Sequence[Token], at: int) -> tuple[EmitClause, int]:
-    """Read the clause, up to the end of the query or EMIT EMPTY; an error points at its part."""
+    """Read the clause, up to the end of the query, EMIT EMPTY or ALERT; an error points at its part."""
     reader = _EmitReader(text, tokens, at)
     return reader.read(), reader.at
 
@@ -108,13 +110,17 @@ class _EmitReader(TokenReader):
     def read(self) -> EmitClause:
         opening = self.take()
         following = self.token()
-        hint = "" if following is None else near_miss(following.text, ["EARLY", "EMPTY"])
-        if following is not None and "EMPTY" in hint:
-            self.fail(f"expected EARLY or EMPTY after EMIT, found {following.text}{hint}", following)
+        hint = "" if following is None else near_miss(following.text, ["EARLY", "EMPTY", "CORRECTIONS"])
+        if following is not None and ("EMPTY" in hint or "CORRECTIONS" in hint):
+            self.fail(
+                f"expected EARLY, EMPTY or CORRECTIONS after EMIT, found {following.text}{hint}", following
+            )
         self.expect("EARLY", "finals need no asking: every window gets one" if self.word() == "FINAL" else "")
         source, given = "", set[str]()
         while (token := self.token()) is not None:
-            if word_of(token) == "EMIT" and self.word(1) == "EMPTY":
+            if (word_of(token) == "EMIT" and self.word(1) in ("EMPTY", "CORRECTIONS")) or word_of(
+                token
+            ) == "ALERT":
                 break
             first = self.take()
             word = word_of(first)
@@ -181,6 +187,8 @@ class _EmitReader(TokenReader):
             self.fail(f"EVERY: {error}", value[0], value[-1])
         if every <= 0:
             self.fail("EVERY must be positive", value[0], value[-1])
+        if every > LONGEST_LENGTH:
+            self.fail("EVERY is longer than any stream", value[0], value[-1])
         self.values["every"] = every
 
     def _read_at(self) -> None:

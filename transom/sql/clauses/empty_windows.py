@@ -64,17 +64,23 @@ class _EmptyReader(TokenReader):
         place = opening.start, last.end + 1
         clause = self._read_for(self.take(), place) if self.word() == "FOR" else EmptyClause(*place)
         token = self.token()
-        if token is None or (word_of(token) == "EMIT" and self.word(1) != "EMPTY"):
+        if (
+            token is None
+            or word_of(token) == "ALERT"
+            or (word_of(token) == "EMIT" and self.word(1) != "EMPTY")
+        ):
             return clause
         if word_of(token) == "EMIT":
             self.fail("EMIT EMPTY is given twice", token)
         if word_of(token) == "ON":
             self.fail("ON OVERLOAD PREFER comes before EMIT EMPTY", token)
-        self.fail(f"expected FOR, EMIT EARLY or the end of the query, found {self.written(token)}", token)
+        self.fail(
+            f"expected FOR, EMIT EARLY, ALERT or the end of the query, found {self.written(token)}", token
+        )
 
     def _read_for(self, word: Token, place: tuple[int, int]) -> EmptyClause:
         first = self.at
-        while self.token() is not None and self.word() not in ("EMIT", "ON", "WINDOWS", "WINDOW"):
+        while self.token() is not None and self.word() not in ("EMIT", "ALERT", "ON", "WINDOWS", "WINDOW"):
             self.at += 1
         given = self.tokens[first : self.at]
         if not given:

@@ -69,7 +69,7 @@ class _OverloadReader(PromiseReader):
     """Reads ON OVERLOAD PREFER from left to right."""
 
     name = "ON OVERLOAD PREFER"
-    ends = ("EMIT",)
+    ends = ("EMIT", "ALERT")
 
     def read(self) -> OverloadClause:
         opening = self.take()
@@ -77,7 +77,7 @@ class _OverloadReader(PromiseReader):
         self.expect("PREFER")
         order, promise = self.order(), self.promise()
         token = self.token()
-        if token is not None and word_of(token) != "EMIT":
+        if token is not None and word_of(token) not in ("EMIT", "ALERT"):
             self._refuse_after(token, promise)
         return OverloadClause(order, promise, opening.start, self.tokens[self.at - 1].end + 1)
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
-from transom.sql.clauses.end_clauses import end_clause_at
+from transom.sql.clauses.end_clauses import end_clause_at, misplaced_clause, missing_word, read_clause
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
 from transom.sql.clauses.window_table import opens_window_table, read_window_table
@@ -23,6 +23,7 @@ from transom.sql.syntax.lag_calls import cut_over
 from transom.sql.syntax.parsed_query import Bracket, EndClause, EndClauseReader, Parsed
 from transom.sql.syntax.spark_forms import FORM_TOKENS, rewrite_spark_forms
 from transom.sql.syntax.spark_parser import add_token, parse_tokens, query_tokens
+from transom.sql.syntax.token_reader import FROM_ENDS
 
 _REFUSED = {
     TokenType.SORT_BY: "SORT BY is not supported: results come window by window",
@@ -40,13 +41,6 @@ _REFUSED = {
     TokenType.NATURAL: "NATURAL JOIN is not supported; write ON or USING",
 }
 _PREFERENCE = re.compile(r"\bpreference\b", re.IGNORECASE)
-_END_OF_FROM = {
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.ORDER_BY,
-    TokenType.LIMIT,
-}
 
 
 def parse(text: str) -> Parsed:
@@ -64,7 +58,13 @@ def _parse(text: str, is_view: bool) -> Parsed:
     if not tokens:
         raise SQLError("the query is empty", text)
     pieces = _Tokens(text, tokens, is_view).split()
-    tree = parse_tokens(text, pieces.kept)
+    try:
+        tree = parse_tokens(text, pieces.kept)
+    except SQLError as error:
+        hint = missing_word(pieces.kept, error.start)
+        if not hint:
+            raise
+        raise SQLError(f"{error.message}; {hint}", text, error.start, error.end) from None
     if any(token.token_type in FORM_TOKENS for token in pieces.kept):
         rewrite_spark_forms(text, tree)
     if is_view and isinstance(tree, exp.Union):
@@ -128,7 +128,7 @@ class _Tokens:
                 at = self._read_window_table(at)
                 continue
             if (reader := self._opened(at)) is not None:
-                self.clauses[reader], at = reader.read(self.text, self.tokens, at)
+                self.clauses[reader], at = read_clause(reader, self.text, self.tokens, at)
                 continue
             if self._opens_ties(at):
                 self.with_ties, at = True, at + 2
@@ -142,12 +142,14 @@ class _Tokens:
                 in_from, after_on, _ = outside.pop()
             elif kind == TokenType.FROM:
                 in_from = True
-            elif kind in _END_OF_FROM:
+            elif kind in FROM_ENDS:
                 in_from = False
             elif kind in (TokenType.ON, TokenType.JOIN):
                 after_on = kind == TokenType.ON
             elif kind == TokenType.SELECT:
                 selects += 1
+            if message := misplaced_clause(self.tokens, at):
+                self._fail(message, token)
             self._check(at, selects)
             add_token(self.text, self.kept, token, self._kind(at + 1))
             at += 1

@@ -33,6 +33,9 @@ class WindowQueryClause(ABC):
     def check(self, parsed: Parsed, on_demand: bool) -> None:
         """Raise an error if the clause does not go with the kind of the query."""
 
+    def check_groups(self, parsed: Parsed) -> None:
+        """Raise an error if the clause does not go with windows that groups don't share."""
+
     @abstractmethod
     def bound(self, text: str, context: ClauseContext) -> Any:
         """The value of the clause; errors point into `text`, from which it was read."""

@@ -146,7 +146,19 @@ _NEXT_CLAUSES = {
     "UNION": ("ALL", "SELECT"),
     "USING": ("WITHIN",),
 }
-_ENDS = ("HAVING", "ORDER BY", "LIMIT", "ON OVERLOAD PREFER", "EMIT EMPTY", "EMIT EARLY", "USING", "WITHIN")
+_ENDS = (
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "ON OVERLOAD PREFER",
+    "EMIT EMPTY",
+    "EMIT CORRECTIONS WITHIN",
+    "EMIT EARLY",
+    "USING",
+    "WITHIN",
+    "BACKFILL",
+)
+_BEFORE_ALERT = ("HAVING", "ON OVERLOAD PREFER", "EMIT EMPTY", "EMIT CORRECTIONS WITHIN", "EMIT EARLY")
 _WORD_NOTES = {
     "RANGE": "the length of a window: RANGE 10 minutes",
     "RANGE UP TO": "cumulative windows: RANGE UP TO 1 day SLIDE 1 minute",
@@ -160,6 +172,9 @@ _WORD_NOTES = {
     "IN TIME ZONE": "calendar windows: RANGE 1 day SLIDE 1 day IN TIME ZONE 'Europe/Berlin'",
     "EMIT EARLY": "early results: EMIT EARLY EVERY '1 minute'",
     "EMIT EMPTY": "a result also for windows without rows",
+    "WITH CONFIDENCE": "HAVING is decided while windows are open: HAVING n > 100 WITH CONFIDENCE 95%",
+    "ALERT": "an alert while HAVING is true: ALERT FOR 3 WINDOWS RESOLVE AFTER 2 WINDOWS",
+    "EMIT CORRECTIONS WITHIN": "late rows correct closed windows: EMIT CORRECTIONS WITHIN '1 day'",
     "EVERY": "early results at intervals: EVERY '1 minute'",
     "AT": "early results at points of the slide: AT 50%, 75% OF SLIDE",
     "WITH ACCURACY": "early results as soon as they are accurate: WITH ACCURACY 95%",
@@ -169,6 +184,7 @@ _WORD_NOTES = {
     "WITHIN": "the error that an on-demand query may have: WITHIN 1%",
     "USING": "the structure that answers an on-demand query: USING timegram",
     "ON OVERLOAD PREFER": "which rows of a burst are processed first",
+    "BACKFILL": "results of the past, from the rows that the stream retains: BACKFILL SINCE '24 hours ago'",
     "LIMIT": "the first rows of each window: ORDER BY n DESC LIMIT 10",
     "WITH TIES": "also the rows that are equal to the last one",
     "LATERAL VIEW": "a row for each element: LATERAL VIEW explode(items) x AS item",
@@ -333,6 +349,8 @@ def _operators(place: CursorPlace) -> Iterator[Candidate]:
         yield from _words(_NEXT_CLAUSES[place.clause])
     if place.clause in _EXPRESSIONS:
         yield from _words(_OPERATORS)
+    if place.clause in _BEFORE_ALERT:
+        yield from _words(("ALERT",) if place.clause != "HAVING" else ("WITH CONFIDENCE", "ALERT"))
     if place.clause in ("SELECT",) and place.last is not None and place.last.text == ")":
         yield from _words(("OVER WINDOWS", "WITHIN GROUP"))
 
@@ -376,10 +394,14 @@ def _can_measure(kind: pa.DataType) -> bool:
 
 
 def _in_emit(place: CursorPlace, names: KnownNames) -> Iterator[Candidate]:
-    """The parts of EMIT EARLY and EMIT EMPTY."""
+    """The parts of EMIT EARLY, EMIT EMPTY and EMIT CORRECTIONS."""
     words = place.words
     if words == ("EMIT",):
-        yield from _words(("EARLY", "EMPTY"))
+        yield from _words(("EARLY", "EMPTY", "CORRECTIONS WITHIN"))
+    elif words[-1] == "CORRECTIONS":
+        yield from _words(("WITHIN",))
+    elif "CORRECTIONS" in words:
+        yield from _words(("EMIT EARLY",) if words[-1] != "WITHIN" else ())
     elif words[-1] == "EARLY":
         yield from _words(("EVERY", "AT", "WITH ACCURACY", "ON DEMAND"))
     elif words[-1] == "EMPTY":

@@ -168,12 +168,26 @@ def _is_window_word(words: _Words, at: int) -> bool:
 def _opens_end_clause(words: _Words, at: int) -> bool:
     """Whether one of the clauses at the end of a query begins at a piece."""
     word, follows = words.word(at), words.word(at + 1)
-    if f"{word} {follows}" in ("EMIT EARLY", "EMIT EMPTY", "ON OVERLOAD", "WITH PREFERENCE"):
+    if f"{word} {follows}" in (
+        "EMIT EARLY",
+        "EMIT EMPTY",
+        "EMIT CORRECTIONS",
+        "ON OVERLOAD",
+        "WITH PREFERENCE",
+        "AS OF",
+    ):
         return True
+    if word == "ALERT":
+        return (
+            follows in ("", "FOR", "RESOLVE", "REPEAT", "SEVERITY", "SUMMARY", "BACKFILL")
+            and words.word(at - 1) != "BY"
+        )
+    if word == "BACKFILL":
+        return follows in ("SINCE", "")
     if word == "EMIT":
         return follows in ("EVERY", "AT", "WITH", "ON")
     if word == "WITHIN":
-        return follows != "GROUP"
+        return follows != "GROUP" and words.word(at - 1) != "CORRECTIONS"
     is_join = at + 1 < len(words.pieces) and words.pieces[at + 1].text == "("
     return word == "USING" and not is_join
 

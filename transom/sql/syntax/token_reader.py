@@ -33,12 +33,21 @@ EXPRESSION_ENDS = {
     TokenType.R_PAREN,
     TokenType.R_BRACKET,
 }
+FROM_ENDS = {
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+}
 EARLIER_CLAUSES = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.L_BRACKET, TokenType.JOIN}
 INTEGER = re.compile(r"[+-]?\d+")
 _NAME = re.compile(r"[^\W\d]\w*")
 SIGNS = {TokenType.DASH: -1.0, TokenType.PLUS: 1.0}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING}
-_LONGEST = 10**38  # of a window: longer numbers are refused here, and by admission those that cost too much
+LONGEST_LENGTH = (
+    10**38
+)  # of a window: longer numbers are refused here, and by admission those that cost too much
 _LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")  # percentages that an error writes out
 
 
@@ -228,6 +237,6 @@ def read_length(text: str, piece: Piece, kind: ClockKind, word: str) -> int:
         length = int(Decimal(number[0]))  # an int is read from some thousands of digits only
     if length <= 0:
         raise wrong(f"{word} must be positive")
-    if length > _LONGEST:
+    if length > LONGEST_LENGTH:
         raise wrong(f"{word} is longer than any stream")
     return length
