@@ -1,7 +1,7 @@
 # People, hooks and CI all use these targets. `make` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-differential coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-lake test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short docs docs-serve check audit format notebook venv java clean
+.PHONY: help demo test test-differential test-seeds fuzz coverage soak test-api test-spark test-faults test-cluster test-kafka test-postgres test-lake test-wheel bench bench-lookups bench-service bench-short bench-plots reproduce reproduce-short docs docs-serve check audit format notebook venv java clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,7 @@ BENCH := .venv-bench
 AUDIT := .venv-audit
 DOCS := .venv-docs
 ARGS ?=
+SEEDS ?= 10
 PAPERS := prodding timegram ordered-sharing promising promising-engine
 # One worker runs the tests on Spark and waits for the JVM now and then, so there is one more than there are cores.
 WORKERS := -n 3 --dist loadgroup
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: java $(READY) ## a real stream of flights, dozens of queries and the dashboard (ARGS="--keep-running", "--once")
 	@$(BIN)/transom demo $(ARGS)
@@ -35,6 +36,11 @@ coverage: java $(READY) ## the same tests, and which lines of transom they ran (
 
 test-differential: java $(READY) ## all random cases against the oracle (`make test` draws a third of them)
 	@TRANSOM_CASES=100 $(BIN)/python -m pytest -m "not comparison and not cluster" $(WORKERS) tests/differential tests/kernel/test_shards.py $(ARGS)
+
+test-seeds: java $(READY) ## the random tests of the targets test-differential and test-spark with SEEDS=10 new seeds, ten minutes each
+	@for seed in $$(shuf -i 1-4294967295 -n $(SEEDS)); do \
+		TRANSOM_SEED=$$seed $(MAKE) test-differential test-spark || exit; \
+	done
 
 fuzz: java $(READY) ## a million mutated SQL texts through parse, bind and plan, about half an hour
 	@TRANSOM_FUZZ_TEXTS=1000000 $(BIN)/python -m pytest tests/sql/test_fuzz.py $(ARGS)
