@@ -97,7 +97,7 @@ def parse_calendar_length(value: str) -> tuple[int, int, bool]:
         if part is None or not size or not part[1].isdigit():
             message = f"{value!r} is not a whole number of days, weeks, months, quarters or years"
             raise SettingError(message)
-        totals[name] += int(part[1]) * size
+        totals[name] += int(Decimal(part[1])) * size  # an int is read from some thousands of digits only
         units.add(f"{size} {name}")
         at = part.end()
     if totals["months"] and totals["days"]:

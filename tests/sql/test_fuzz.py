@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from transom.sql.clauses.summary import read_statement
 TEXTS = int(os.environ.get("TRANSOM_FUZZ_TEXTS", "3000"))  # `make fuzz` takes a million
 SPARK_TEXTS = 300  # analysed by Spark, which takes longer
 MOST_SECONDS = 10.0  # of processor time, for one text
-
+HUGE_NUMBERS = ("9" * 5000, "9" * 4300, f"0.{'0' * 5000}1", f"{'9' * 5000}.5", "1e9999999999", "9" * 25)
 
 SITES1 = "CREATE SUMMARY sites1 ON bids(site) WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
 
@@ -91,6 +92,24 @@ def test_a_mutated_statement_has_only_errors_of_the_project(catalog: Catalog, se
     draw = random.Random(seed)
     for _ in range(TEXTS):
         check(mutated(draw, STATEMENTS), lambda text: summarized(catalog, text))
+
+
+def with_number(text: str, number: str) -> Iterator[str]:
+    """The text with each of its numbers replaced, one at a time; also those in quotes."""
+    for found in re.finditer(r"(?<![\w.])\d+(\.\d+)?", text):
+        yield text[: found.start()] + number + text[found.end() :]
+
+
+@pytest.mark.parametrize("number", HUGE_NUMBERS, ids=lambda number: f"{number[:4]}_{len(number)}")
+def test_a_huge_number_in_any_place_has_only_errors_of_the_project(
+    engine: transom.Engine, catalog: Catalog, number: str
+) -> None:
+    for query in QUERIES:
+        for text in with_number(query, number):
+            check(text, lambda text: planned(engine, text))
+    for statement in STATEMENTS:
+        for text in with_number(statement, number):
+            check(text, lambda text: summarized(catalog, text))
 
 
 def check(text: str, run: Any) -> None:

@@ -22,6 +22,7 @@ from transom.sql.catalog import Relation
 from transom.sql.interpreter.types import TYPE_NAMES, compared
 from transom.sql.query import JOIN_TIME, JoinForm, JoinSide, Scalar, StreamJoin
 from transom.sql.syntax.canonical import Printer, bare, whole_number
+from transom.sql.syntax.token_reader import LONGEST_LENGTH
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -302,6 +303,8 @@ class _Binder:
                 f"{end} BETWEEN {start} AND {start} + {span}",
                 second.node,
             )
+        if max(abs(self.low), abs(self.high)) > LONGEST_LENGTH:
+            self.parsed.fail(f"the time bound of {names} is longer than any stream", second.node)
         if self.low > self.high:
             self.parsed.fail(f"no rows of {names} can match: the time bound is empty", second.node)
 
