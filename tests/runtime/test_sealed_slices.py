@@ -18,6 +18,7 @@ from transom.runtime import row_history, runner, slice_tiers, slice_work
 from transom.runtime.batch_replay import BatchReplay, ReplaySlices
 from transom.runtime.engine import Engine
 from transom.runtime.handles import Feed
+from transom.runtime.row_history import RowHistory
 
 SCHEMA = "site int, price double, ts timestamp"
 START = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -320,6 +321,7 @@ def test_what_fails_is_given_up_and_the_rest_goes_on(
         next((place / "history" / "bids").glob("*.arrow")).write_bytes(b"damaged")
         engine, feed = opened(make_engine, place)
         monkeypatch.setattr(slice_work, "FEWEST_ROWS", 12)
+        monkeypatch.setattr(RowHistory, "waits_for_merge", lambda *_: set())
     expected = {"slices": 3, "rows": 2, "merging": 2 + 2 * 3}[what]
     assert seal(engine) == expected == seal(engine)
     assert 0 < sum(record.levelname == "WARNING" for record in caplog.records) <= 3
@@ -351,6 +353,39 @@ def test_large_files_are_not_read_for_slices(
     engine.register(WIDE, "wide")
     push(engine, feed, Random(1), range(4), 5)
     assert seal(engine) == 0
+
+
+def test_a_step_with_rows_leaves_the_history_to_a_step_without(
+    make_engine: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, feed = opened(make_engine, tmp_path / "checkpoint")
+    engine.register(WIDE, "wide")
+    tended = []
+    tend = engine._loop.tend_history
+    monkeypatch.setattr(engine._loop, "tend_history", lambda: bool(tended.append(True)) or tend())
+    for _ in range(6):
+        feed.push([{"site": 1, "price": 2.0, "ts": START}] * 20)
+        engine.step()
+    assert not tended
+    engine.step()
+    assert tended
+    feed.push([{"site": 1, "price": 2.0, "ts": START}] * 20)
+    engine.step()  # lists the four files that were made one
+    engine.step()
+    assert engine._loop.slices.rows("bids") == 4 * 20
+
+
+def test_rows_that_are_merged_soon_have_no_slices(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = opened(make_engine, tmp_path / "checkpoint")
+    engine.register(WIDE, "wide")
+    written = []
+    write = engine._loop.slices.write
+    engine._loop.slices.write = lambda file, *rest: (written.append(file.batches), write(file, *rest))
+    for _ in range(10):
+        feed.push([{"site": 1, "price": 2.0, "ts": START}] * 20)
+        engine.step()
+        engine.step()
+    assert written == [4, 4]
 
 
 def test_a_step_of_the_program_makes_slices_for_so_long_only(

@@ -198,6 +198,12 @@ class RowHistory:
                         return True
         return False
 
+    def waits_for_merge(self, stream: str) -> set[str]:
+        """The files of single batches of a stream that were merged ahead, or are so new that they will be merged."""
+        files = self.committed[stream].files[-MERGED_FILES:]
+        ahead, _ = self._ahead.get(stream, ((), None))
+        return {file.path for file in (*ahead, *files) if file.path.endswith(BATCH_ENDING)}
+
     def _with_ahead(self, stream: str, files: tuple[RetainedFile, ...]) -> tuple[RetainedFile, ...]:
         """The files, with the one that was made ahead in the place of those that it was made of."""
         parts, merged = self._ahead.get(stream, ((), None))

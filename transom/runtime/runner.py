@@ -18,7 +18,7 @@ from transom.runtime.write_ahead_log import streaming_checkpoint
 
 log = logging.getLogger("transom")
 
-TENDING_SECONDS = 1.0  # for which a step of the program's merges and adds up retained rows at its end
+TENDING_SECONDS = 1.0  # for which a step that has no batch merges and adds up retained rows
 REPLAY_SECONDS = 0.02  # for which retained rows are replayed before the sources are asked again
 
 
@@ -130,14 +130,16 @@ class Runner:
         batches = 0
         while (most is None or batches < most) and (self.batch() or self._backfilled_batch()):
             batches += 1
+        if batches:
+            return batches
         until = time.monotonic() + TENDING_SECONDS
         while most is None and self.loop.tend_history() and time.monotonic() < until:
             pass
-        if not batches and not self.loop.idle_batch():
+        if not self.loop.idle_batch():
             if not empty:
                 return 0
             self.loop.empty_batch()
-        return max(1, batches)
+        return 1
 
     def drain(self, close: bool | None) -> None:
         was_running = self.running

@@ -35,7 +35,7 @@ from transom.state.retained_rows import RetainedBatch, RetainedFile
 
 log = logging.getLogger("transom")
 
-FEWEST_ROWS = 10_000  # of a file with slices: a smaller one is replayed in milliseconds, or merged soon
+FEWEST_ROWS = 10_000  # of a file with slices: a smaller one is replayed in milliseconds
 
 ReplayMaker = Callable[[CompiledQuery, Stream], BatchReplay]
 
@@ -119,8 +119,9 @@ class SliceWork:
         wanted = self._wanted.get(stream.name)
         if wanted is None or wanted.queries is not queries:
             wanted = self._wanted[stream.name] = _Wanted(queries, self._selections(queries, stream))
+        waiting = self.history.waits_for_merge(stream.name)
         for file in reversed(retained.files) if wanted.selections else ():
-            is_small = file.rows < FEWEST_ROWS
+            is_small = file.rows < FEWEST_ROWS or file.path in waiting
             if is_small or file.bytes > LARGEST_MERGE or file.path in wanted.tried:
                 continue
             wanted.tried.add(file.path)
