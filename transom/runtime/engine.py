@@ -756,7 +756,7 @@ class Engine:
 
         Rows of these windows that come afterwards are late.
         """
-        self._loop.end([self._loop.declared.stream(stream).name])
+        self._loop.ends.end([self._loop.declared.stream(stream).name])
         self._wake()
 
     def drain(self, close: bool | None = None) -> None:

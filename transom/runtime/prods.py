@@ -39,8 +39,6 @@ from transom.windows.intervals import HIGHEST, LOWEST
 
 log = logging.getLogger("transom")
 
-MAX_OBSERVATIONS = 16  # of a query between two batches: more of them would say the same
-
 
 @dataclass
 class ProdAnswers:
@@ -157,9 +155,7 @@ class ProdAnswers:
                 current = loop.directory.registry.entries.get(observation.query)
                 if current is None or current.text != registry[observation.query].text:
                     continue  # edited or renamed meanwhile
-                recent = loop.observations.setdefault(registry[observation.query].identity, [])
-                recent.append(observation)
-                del recent[:-MAX_OBSERVATIONS]
+                loop.observations.add(registry[observation.query].identity, observation)
         return Results(answers.batches, stored)
 
     def _nows(
