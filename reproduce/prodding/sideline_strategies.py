@@ -105,7 +105,7 @@ class Sidelining:
                 self._lull_batch(spare)
         while self.waiting:
             self._lull_batch(BUDGET)
-        self.loop.end([STREAM])
+        self.loop.ends.end([STREAM])
         self.loop.control_batch()
         registry = self.loop.directory.registry
         return self.loop.outputs.results("q", result_schema(registry.query("q")), registry["q"].since)

@@ -281,7 +281,7 @@ class _Run:
 
     def retained(self) -> Iterator[str]:
         """The rows that the stream retains."""
-        history = self.engine._loop.history
+        history = self.engine._loop.history.rows
         for file in history.committed["bids"].files:
             _, table = history.read(file)
             yield from () if table is None else _lines(table.to_pylist())

@@ -53,7 +53,7 @@ def counts(query: Any) -> dict[int, int]:
 
 
 def rows_retained(engine: Engine) -> int:
-    return sum(file.rows for file in engine._loop.history.committed["bids"].files)
+    return sum(file.rows for file in engine._loop.history.rows.committed["bids"].files)
 
 
 def test_a_query_with_since_reports_windows_from_before_it_was_registered(make_engine: EngineFactory) -> None:
@@ -295,12 +295,12 @@ def test_a_file_of_many_batches_holds_the_rows_of_all_of_them(
     engine, feed = opened(make_engine)
     for second in range(64):
         push(engine, feed, second, second)
-    batches = [file.batches for file in engine._loop.history.committed["bids"].files]
+    batches = [file.batches for file in engine._loop.history.rows.committed["bids"].files]
     assert batches == [16] * 2 + [4] * 7 + [1] * 4, "a busy engine merges what has waited"
     merge(engine)
-    [file] = engine._loop.history.committed["bids"].files
+    [file] = engine._loop.history.rows.committed["bids"].files
     assert (file.first, file.last, file.batches, file.rows) == (1, 64, 64, 128)
-    batches, table = engine._loop.history.read(file)
+    batches, table = engine._loop.history.rows.read(file)
     assert [batch.batch_id for batch in batches] == list(range(1, 65))
     assert table is not None and table.num_rows == 128
 
@@ -317,7 +317,7 @@ def test_files_with_other_types_of_columns_are_merged_among_themselves(
             engine.step(1)
         merge(engine)
         engine.stop()
-    batches = [file.batches for file in engine._loop.history.committed["bids"].files]
+    batches = [file.batches for file in engine._loop.history.rows.committed["bids"].files]
     assert batches == [1, 1, 4, 4]
 
 
@@ -354,7 +354,7 @@ def test_columns_of_any_type_are_retained(
         feed.push([row])
         engine.step(1)
     merge(engine)
-    history = engine._loop.history
+    history = engine._loop.history.rows
     files = history.committed["rows"].files
     assert [file.batches for file in files] == ([1] * 5 if largest == 1 else [4, 1])
     assert [row for file in files for row in history.read(file)[1].to_pylist()] == rows  # type: ignore[union-attr]
@@ -419,7 +419,7 @@ def test_a_damaged_file_suspends_the_query_and_a_resumed_one_begins_again(
     content = file.read_bytes()
     file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     with pytest.raises(CheckpointError):
-        engine._loop.history.read(engine._loop.history.committed["bids"].files[0])
+        engine._loop.history.rows.read(engine._loop.history.rows.committed["bids"].files[0])
     query = engine.register(PER_MINUTE, "past", since=START)
     engine.step()
     engine.step(empty=True)

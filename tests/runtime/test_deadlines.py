@@ -98,7 +98,7 @@ def test_a_pattern_that_never_ends_on_old_rows_has_no_sealed_slices(
     engine.step()
     while engine._loop.tend_history():
         pass
-    assert engine._loop.slices.rows("s") == 3, "the good query has slices of all rows"
+    assert engine._loop.history.slices.rows("s") == 3, "the good query has slices of all rows"
     assert bad.suspended is None
     assert caplog.text.count("not added up to sealed slices") == 1
 

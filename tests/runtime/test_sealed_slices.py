@@ -97,7 +97,7 @@ def seal(engine: Engine) -> int:
         while engine._loop.tend_history():
             pass
         engine.step(1, empty=True)
-    return sum(map(len, engine._loop.slices._names.get("bids", {}).values()))
+    return sum(map(len, engine._loop.history.slices._names.get("bids", {}).values()))
 
 
 def results(engine: Engine, name: str) -> list[tuple[Any, ...]]:
@@ -120,7 +120,7 @@ def test_a_query_over_slices_has_the_results_of_one_that_was_there(
     for number, (what, text) in enumerate(TEXTS.items()):
         before = len(used)
         if what in REFUSED:
-            engine._loop.slices._names.clear()  # those of the live query with the same text
+            engine._loop.history.slices._names.clear()  # those of the live query with the same text
         engine.register(text, f"past{number}", since="1 day ago")
         engine.step(1)
         while engine._loop.backfill(1.0):
@@ -153,7 +153,7 @@ def test_a_backfill_adds_slices_within_the_deadline(
         yield
         limited[0] = False
 
-    monkeypatch.setattr(engine._loop.backfills, "time_limit", time_limit)
+    monkeypatch.setattr(engine._loop.history.backfills, "time_limit", time_limit)
     monkeypatch.setattr(BatchReplay, "add", lambda *_: added.append(limited[0]))
     engine.register(TEXTS["the same groups"], "past", since="1 day ago")
     engine.step()
@@ -231,8 +231,8 @@ def test_slices_go_with_the_rows_of_their_own_stream(make_engine: EngineFactory,
     engine.register(WIDE, "wide")
     push(engine, feed, Random(1), range(8), 5)
     assert seal(engine) > 0
-    slices = engine._loop.slices
-    bids = engine._loop.history.committed["bids"].files[0].path
+    slices = engine._loop.history.slices
+    bids = engine._loop.history.rows.committed["bids"].files[0].path
     assert not slices.without_rows([bids.replace("bids", "asks")])
     assert len(slices.without_rows([bids])) == 1
 
@@ -423,6 +423,6 @@ def test_a_tier_with_as_many_slices_as_rows_is_not_kept(
     seal(engine)
     kept = {
         record.keys: [one.unit // 1_000_000 for one in record.tiers]
-        for record in engine._loop.slices._records.values()
+        for record in engine._loop.history.slices._records.values()
     }
     assert kept == {(): [60, 3600], ("`ts`",): []} or kept == {(): [60], ("`ts`",): []}

@@ -31,6 +31,7 @@ from pyarrow import fs
 from transom.backends.base import NO_KEY, Frame, ResultKey, Sink
 from transom.backends.secrets import option_texts
 from transom.columns.readable_values import readable_table
+from transom.columns.record_batches import in_large_tables
 from transom.errors import BatchError, SettingError, near_miss
 from transom.storage.failpoints import failpoint
 from transom.storage.file_store import file_system, sync_paths
@@ -338,16 +339,12 @@ class DaySink(Sink):
 
     def _rows_of(self, directory: str, files: Iterable[DayFile]) -> Iterator[pa.Table]:
         """The rows of files in order, in pieces of the size of a row group."""
-        waiting: list[pa.RecordBatch] = []
+        return in_large_tables(self._batches_of(directory, files), _ROW_GROUP)
+
+    def _batches_of(self, directory: str, files: Iterable[DayFile]) -> Iterator[pa.RecordBatch]:
         for file in files:
             with self._fs.open_input_file(self._at(directory, file.name)) as source:
-                for batch in pq.ParquetFile(source).iter_batches():
-                    waiting.append(batch)
-                    if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
-                        yield pa.Table.from_batches(waiting)
-                        waiting = []
-        if waiting:
-            yield pa.Table.from_batches(waiting)
+                yield from pq.ParquetFile(source).iter_batches()
 
     def _names(self, directory: str) -> list[str]:
         selector = fs.FileSelector(self._at(directory) if directory else self._root, allow_not_found=True)

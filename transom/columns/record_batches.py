@@ -10,15 +10,15 @@ import pyarrow as pa
 TASK_ROWS = 1 << 18
 
 
-def in_large_tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together into tables of a good size."""
+def in_large_tables(batches: Iterable[pa.RecordBatch], rows: int = TASK_ROWS) -> Iterator[pa.Table]:
+    """Batches put together into tables of at least so many rows, but the last one."""
     held: list[pa.RecordBatch] = []
-    rows = 0
+    held_rows = 0
     for batch in batches:
         held.append(batch)
-        rows += batch.num_rows
-        if rows >= TASK_ROWS:
+        held_rows += batch.num_rows
+        if held_rows >= rows:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, held_rows = [], 0
     if held:
         yield pa.Table.from_batches(held)

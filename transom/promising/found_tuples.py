@@ -282,20 +282,4 @@ def regions_by_key(
     found: FoundTuples, batch_id: int, bucket: Ints, low: Ints, promise: Floats, times: tuple[Ints, Ints]
 ) -> Regions:
     """The lines of matches as regions; `low` are the first arriving times, `times` those of the partners."""
-    counts = found.matches.counts
-    size = len(counts)
-    return Regions(
-        key=found.lines.key,
-        bucket=bucket,
-        batch_id=np.full(size, batch_id),
-        since=times[0],
-        until=times[1],
-        low=low,
-        arriving=np.ones(size, np.int64),
-        cell=counts,
-        done=np.zeros(size, np.int64),
-        promise=promise,
-        expected=counts.astype(np.float64),
-        likely=counts > 0,
-        by_key=np.ones(size, bool),
-    )
+    return Regions.of_matches(found.lines.key, bucket, batch_id, times, low, found.matches.counts, promise)

@@ -127,21 +127,15 @@ class KeyPlanner:
     ) -> Regions:
         """A region with all selected tuples of the batch for each selection, or with all pairs and their `times`."""
         arrival, size = self.arrivals[summary], len(counts)
-        since, until = times or (np.full(size, arrival.low), np.full(size, arrival.high + 1))
-        return Regions(
-            key=np.zeros(size, np.uint64),
-            bucket=np.full(size, WHOLE_BATCH),
-            batch_id=np.full(size, self.batch_id),
-            since=since,
-            until=until,
-            low=np.full(size, arrival.low),
-            arriving=np.ones(size, np.int64),
-            cell=counts,
-            done=np.zeros(size, np.int64),
-            promise=promise,
-            expected=counts.astype(np.float64),
-            likely=counts > 0,
-            by_key=np.ones(size, bool),
+        whole = np.full(size, arrival.low), np.full(size, arrival.high + 1)
+        return Regions.of_matches(
+            np.zeros(size, np.uint64),
+            np.full(size, WHOLE_BATCH),
+            self.batch_id,
+            times or whole,
+            np.full(size, arrival.low),
+            counts,
+            promise,
         )
 
     def _found_pairs(self, reading: TupleReading, arrival: BatchArrival) -> FoundTuples:

@@ -65,18 +65,14 @@ def _divided(reading: TupleReading, region: Regions, read: TupleReader) -> Regio
     counts = np.diff(first, append=len(rows))
     since = time[first]  # a value's tuples are in order of time
     size = len(first)
-    return Regions(
-        key=key[first],
-        bucket=tuples.bucket[rows[first]],
-        batch_id=np.full(size, batch_id),
-        since=since,
-        until=time[first + counts - 1] + 1,
-        low=since,
-        arriving=np.ones(size, np.int64),
-        cell=counts,
-        done=np.clip(int(region.done[0]) - first, 0, counts),
-        promise=np.full(size, region.promise[0]),
-        expected=counts.astype(np.float64),
-        likely=np.ones(size, bool),
-        by_key=np.ones(size, bool),
-    ).after(np.zeros(size, np.int64))
+    regions = Regions.of_matches(
+        key[first],
+        tuples.bucket[rows[first]],
+        batch_id,
+        (since, time[first + counts - 1] + 1),
+        since,
+        counts,
+        np.full(size, region.promise[0]),
+    )
+    done = np.clip(int(region.done[0]) - first, 0, counts)
+    return replace(regions, done=done).after(np.zeros(size, np.int64))

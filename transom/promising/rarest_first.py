@@ -117,21 +117,15 @@ def _fresh_regions(
     selections: RareSelections, lines: _Lines, arrival: BatchArrival, batch_id: int
 ) -> Regions:
     """The batch's tuples as regions, one for each query and value."""
-    values, value, size = arrival.values, lines.value, len(lines.value)
-    return Regions(
-        key=values.key[value],
-        bucket=values.bucket[value],
-        batch_id=np.full(size, batch_id),
-        since=values.low[value],
-        until=values.high[value] + 1,
-        low=values.low[value],
-        arriving=np.ones(size, np.int64),
-        cell=lines.count,
-        done=np.zeros(size, np.int64),
-        promise=selections.promises[selections.promise[lines.owner], value],
-        expected=lines.count.astype(np.float64),
-        likely=np.ones(size, bool),
-        by_key=np.ones(size, bool),
+    values, value = arrival.values, lines.value
+    return Regions.of_matches(
+        values.key[value],
+        values.bucket[value],
+        batch_id,
+        (values.low[value], values.high[value] + 1),
+        values.low[value],
+        lines.count,
+        selections.promises[selections.promise[lines.owner], value],
     )
 
 

@@ -55,6 +55,34 @@ class Regions:
     def none() -> Regions:
         return Regions(**{name: np.zeros(0, dtype) for name, dtype in DTYPES.items()})
 
+    @staticmethod
+    def of_matches(
+        key: Keys,
+        bucket: Ints,
+        batch_id: int,
+        times: tuple[Ints, Ints],
+        low: Ints,
+        counts: Ints,
+        promise: Floats,
+    ) -> Regions:
+        """The regions `by_key` of lines with so many matches each; `times` are `since` and `until`."""
+        size = len(counts)
+        return Regions(
+            key=key,
+            bucket=bucket,
+            batch_id=np.full(size, batch_id),
+            since=times[0],
+            until=times[1],
+            low=low,
+            arriving=np.ones(size, np.int64),
+            cell=counts,
+            done=np.zeros(size, np.int64),
+            promise=promise,
+            expected=counts.astype(np.float64),
+            likely=counts > 0,
+            by_key=np.ones(size, bool),
+        )
+
     @property
     def probes(self) -> Ints:
         """The length of each region's line."""

@@ -8,7 +8,6 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -20,27 +19,19 @@ from transom.api.records import SummaryStatus
 from transom.backends.base import Backend
 from transom.backends.choose import choose_backend
 from transom.durations import parse_duration
-from transom.elements import Overload, Prod, Punctuation, Register, Summarize, Summary
+from transom.elements import Prod, Punctuation
 from transom.errors import SettingError, SQLError, StateError, near_miss
 from transom.gc_pause import collect_after_growth, pause_garbage_collection
-from transom.ingest.event_time import event_time
 from transom.ingest.file_log import FileLog
 from transom.ingest.source_description import SourceDescription
-from transom.ingest.sources import (
-    SAMPLED_ROWS,
-    FeedSource,
-    Source,
-    visible,
-    with_time_column,
-)
-from transom.ingest.streams import ProdRows, Stream, StreamInfo, stream_info
+from transom.ingest.sources import SAMPLED_ROWS, FeedSource, visible
+from transom.ingest.streams import StreamInfo, stream_info
 from transom.plan.compiled_query import compile_query
 from transom.plan.decisions import DecisionRecord
 from transom.plan.explain.text_parts import counted
 from transom.plan.limits import Limits
 from transom.plan.passes import PASSES, Pass
 from transom.plan.planner import Planner
-from transom.plan.query_cost import check_summary
 from transom.runtime.alert_handles import AlertHandle, Alerting
 from transom.runtime.backfill_start import backfill_starts
 from transom.runtime.batch_report import BatchReport
@@ -54,42 +45,27 @@ from transom.runtime.lookups import Lookups
 from transom.runtime.loop import BatchLoop
 from transom.runtime.names import check_declared_name
 from transom.runtime.notebook import SHOWN_QUERIES, html_table, titled
-from transom.runtime.options import (
-    check_column_names,
-    clock_kind,
-    declared_column,
-    length,
-    overload_rule,
-    sharing_strategy,
-    stream_rules,
-)
+from transom.runtime.options import overload_rule, sharing_strategy
 from transom.runtime.plan_decisions import all_decisions
 from transom.runtime.preference_handle import PreferenceHandle, refuse_statement
-from transom.runtime.prods import ProdAnswers, clock_named, punctuation_of
+from transom.runtime.prods import ProdAnswers, punctuation_of
 from transom.runtime.progress import Progress, log_batch, progress_of
 from transom.runtime.quality import guarded_quality
 from transom.runtime.query_binder import QueryBinder
 from transom.runtime.query_changes import QueryChanges
 from transom.runtime.replay import Replay, ReplayOptions, replay_source
 from transom.runtime.runner import Runner
+from transom.runtime.stream_declaration import StreamDeclaration, prod_stream
+from transom.runtime.summaries import run_summary_statement
 from transom.runtime.summary_status import summary_reports
 from transom.runtime.table_versions import TableVersions
-from transom.runtime.views import (
-    ViewInfo,
-    add_view,
-    refuse_view_names,
-    run_view_statement,
-    view_infos,
-)
-from transom.runtime.watermark_options import MOST_CLOCKS, NO_OPTIONS, WATERMARK_DEFAULTS, WatermarkOptions
+from transom.runtime.views import ViewInfo, add_view, run_view_statement, view_infos
+from transom.runtime.watermark_options import MOST_CLOCKS, WATERMARK_DEFAULTS, WatermarkOptions
 from transom.sql.bound_query import BoundQuery
 from transom.sql.catalog import Catalog
 from transom.sql.clauses.query_parser import has_preference
-from transom.sql.clauses.summary import bind_drop, bind_summary, read_statement
 from transom.sql.clauses.view import CreateViewStatement, is_view_statement
-from transom.sql.query import Query
 from transom.storage.file_store import Store
-from transom.windows.stream_rules import StreamRules
 
 log = logging.getLogger("transom")
 
@@ -157,7 +133,6 @@ class Engine:
         self._parts = EngineParts(
             self._loop, self._delivery, prods, Lookups(self._loop), changes, self._runner.wake
         )
-        self._names = 0
         self._tables = TableVersions(self._loop)
         self.alerting = Alerting(self._loop, lambda name: self.query(name).bound, self._runner.wake)
 
@@ -263,19 +238,27 @@ class Engine:
         """
         described = SourceDescription(name, source, format, schema, options, decode, select, files_per_batch)
         rows_source = described.open_stream(self._backend)
-        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
-        left_out = self._backend.unsupported_columns(source)
+        rule = overload_rule(overload, budget, share)
+        watermark = WatermarkOptions(
+            partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
+        )
         self._declare(
-            name,
-            rows_source,
-            rules,
-            {Punctuation: punctuation, Prod: prod},
-            time_unit,
-            left_out,
-            WatermarkOptions(
-                partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
-            ),
-            retain,
+            StreamDeclaration(
+                name,
+                rows_source,
+                time,
+                time_unit=time_unit,
+                slack=slack,
+                horizon=horizon,
+                live=live,
+                idle=idle,
+                overload=rule,
+                max_ahead=max_ahead,
+                markers={Punctuation: punctuation, Prod: prod},
+                left_out=self._backend.unsupported_columns(source),
+                watermark=watermark,
+                retain=retain,
+            )
         )
 
     def feed(
@@ -306,17 +289,26 @@ class Engine:
     ) -> Feed:
         """Declare a stream that this program pushes into; options as of `stream`."""
         source = FeedSource(self._backend, self._loop.store, name, self._backend.parse_schema(schema))
-        rules = time, slack, horizon, live, idle, overload_rule(overload, budget, share), max_ahead
+        rule = overload_rule(overload, budget, share)
+        watermark = WatermarkOptions(
+            partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
+        )
         self._declare(
-            name,
-            source,
-            rules,
-            {Punctuation: punctuation, Prod: prod},
-            time_unit,
-            watermark=WatermarkOptions(
-                partition, partition_idle, watermark_by, watermark_clocks, slack_start, slack_min, slack_max
-            ),
-            retain=retain,
+            StreamDeclaration(
+                name,
+                source,
+                time,
+                time_unit=time_unit,
+                slack=slack,
+                horizon=horizon,
+                live=live,
+                idle=idle,
+                overload=rule,
+                max_ahead=max_ahead,
+                markers={Punctuation: punctuation, Prod: prod},
+                watermark=watermark,
+                retain=retain,
+            )
         )
         return Feed(self._parts, name, source)
 
@@ -352,23 +344,20 @@ class Engine:
         self._check_new(name)
         loop = self._loop
         replayed, settings = replay_source(self._backend, loop.store, name, source, time, loop.clock, options)
-        beyond = overload_rule(settings["overload"], settings["budget"], settings["share"])
-        rules = (
-            time,
-            settings["slack"],
-            settings["horizon"],
-            False,
-            settings["idle"],
-            beyond,
-            settings["max_ahead"],
-        )
         self._declare(
-            name,
-            replayed,
-            rules,
-            {Punctuation: settings["punctuation"], Prod: settings["prod"]},
-            watermark=WatermarkOptions(**{option: settings[option] for option in WATERMARK_DEFAULTS}),
-            retain=settings["retain"],
+            StreamDeclaration(
+                name,
+                replayed,
+                time,
+                slack=settings["slack"],
+                horizon=settings["horizon"],
+                idle=settings["idle"],
+                overload=overload_rule(settings["overload"], settings["budget"], settings["share"]),
+                max_ahead=settings["max_ahead"],
+                markers={Punctuation: settings["punctuation"], Prod: settings["prod"]},
+                watermark=WatermarkOptions(**{option: settings[option] for option in WATERMARK_DEFAULTS}),
+                retain=settings["retain"],
+            )
         )
         return Replay(name, replayed)
 
@@ -401,83 +390,13 @@ class Engine:
         target = self._loop.declared.streams[of]
         described = SourceDescription(name, source, format, schema, options, decode, select)
         prod_source = described.open_stream(self._backend)
-        columns = visible(prod_source.columns)
-        names = where if isinstance(where, Mapping) else {column: column for column in where}
-        clock, time = clock_named(target, on), until if at is None else at
-        if time is not None:
-            time = declared_column(name, time, columns)
-            columns = with_time_column(columns, time)
-            if clock_kind(time, columns[time]) is not clock.kind:
-                raise SettingError(f"the times of {name} are {columns[time]}, and {of} goes by other ones")
-        rule = ProdRows(
-            clock,
-            time,
-            at is not None,
-            {
-                declared_column(of, theirs, target.columns): declared_column(name, ours, columns)
-                for theirs, ours in names.items()
-            },
-        )
+        stream = prod_stream(name, prod_source, target, until, at, where, on)
         self._check_new(name)
-        self._loop.declare(Stream(name, columns, StreamRules(rule.clock), prod_source, prods=rule))
-
-    def _declare(
-        self,
-        name: str,
-        source: Source,
-        rules: tuple[str, Any, Any, bool, Any, Overload | None, Any],
-        markers: Mapping[type[Punctuation | Prod], str | None],
-        time_unit: str | None = None,
-        left_out: Mapping[str, str] | None = None,
-        watermark: WatermarkOptions = NO_OPTIONS,
-        retain: Any = None,
-    ) -> None:
-        """Declare a stream with these rules: time, slack, horizon, live, idle, overload, max_ahead.
-
-        `left_out` are columns of types that are not supported.
-        """
-        self._check_new(name)
-        columns = visible(source.columns)
-        check_column_names(name, columns)
-        time, *rest = rules
-        expressed = event_time(name, columns, time, time_unit, self._backend.scalars)
-        if expressed is not None:
-            columns[expressed[0].column] = expressed[1]
-            spelled = expressed[0].column
-        else:
-            spelled = declared_column(name, time, columns)
-            columns = with_time_column(columns, spelled)
-        rest[0], share = watermark.fixed_slack(rest[0], spelled)
-        checked_rules = watermark.checked(
-            name,
-            stream_rules(name, columns, spelled, *rest),
-            share,
-            source.columns,
-            columns,
-            self._backend.scalars,
-        )
-        given = {kind: marker for kind, marker in markers.items() if marker is not None}
-        for kind, marker in given.items():
-            self._check_condition(f"the {kind.__name__.lower()} of {name}", marker, columns)
-        expression = None if expressed is None else expressed[0]
-        stream = Stream(
-            name,
-            columns,
-            checked_rules,
-            source,
-            given,
-            event_time=expression,
-            unsupported=left_out or {},
-            retain=length("retain", retain, checked_rules.clock.kind),
-        )
         self._loop.declare(stream)
 
-    def _check_condition(self, what: str, condition: str, columns: Mapping[str, pa.DataType]) -> None:
-        kind = self._loop.backend.scalars.types(columns, [condition])[0]
-        if isinstance(kind, SQLError):
-            raise SettingError(f"{what}: {kind.message}")
-        if not pa.types.is_boolean(kind):
-            raise SettingError(f"{what} is {kind}, expected a condition")
+    def _declare(self, declaration: StreamDeclaration) -> None:
+        self._check_new(declaration.name)
+        self._loop.declare(declaration.checked(self._backend.scalars))
 
     def _check_new(self, name: str) -> None:
         if self._runner.running:
@@ -575,7 +494,7 @@ class Engine:
         """
         sql = with_parameters(sql, parameters)
         if name is None:
-            name = self._free_name(sql)
+            name = self._loop.directory.free_name(sql)
         try:
             return self.register_all({name: sql}, partial=partial, since=since)[name]
         except SQLError as error:
@@ -588,35 +507,14 @@ class Engine:
     ) -> dict[str, QueryHandle]:
         """Register many queries at once: all of them, or none if one is wrong."""
         loop = self._loop
-        for name, text in queries.items():
-            refuse_statement(text, f"{name}: ")
-        refuse_view_names(loop, queries)
-        bound, preference_queries = self._binder.bind(queries)
-        if partial and preference_queries:
-            raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
-        if partial and any(query.is_row_query for query in bound.values()):
-            raise SettingError(
-                "partial is for windows, and a query without a window reports rows from now on"
-            )
-        if partial and any(query.stream_join is not None for query in bound.values()):
-            raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
+        bound, preference_queries = self._binder.bind_new(queries, partial)
         starts = backfill_starts(loop, bound, preference_queries, since, partial, self._backend.time_zone)
-        for name, query in bound.items():
-            stream = loop.declared.streams.get(query.stream)
-            if query.overload is not None and stream is not None and stream.rules.overload is None:
-                log.warning("%s says ON OVERLOAD PREFER, and %s has no budget to exceed", name, stream.name)
+        self._binder.warn_of_missing_budgets(bound)
         naive = loop.directory.registry.naive
         with pause_garbage_collection():
             compiled = {name: compile_query(name, query, naive).prepare() for name, query in bound.items()}
-        with loop.directory.lock:
-            new = {name: text for name, text in queries.items() if not self._is_known(name, text)}
-            loop.directory.bound |= {text: bound[name] for name, text in new.items() if name in bound}
-            loop.directory.compiled |= {name: compiled[name] for name in new if name in compiled}
-            loop.directory.bound_preference_queries |= {
-                text: preference_queries[name] for name, text in new.items() if name in preference_queries
-            }
-            loop.directory.push(Register(name, text, partial, starts.get(name)) for name, text in new.items())
-        collect_after_growth(len(new), len(loop.directory.texts))
+        joining = loop.directory.register(queries, bound, preference_queries, compiled, partial, starts)
+        collect_after_growth(joining, len(loop.directory.texts))
         self._wake()
         return {
             name: PreferenceHandle(self._parts, name, text, preference_queries[name])
@@ -645,44 +543,11 @@ class Engine:
 
         A view or a summary that is there already with the same text, perhaps from an earlier run, stays as it is.
         """
-        loop = self._loop
         if is_view_statement(statement):
-            run_view_statement(loop, statement)
-            self._wake()
-            return
-        if (read := read_statement(statement)) is None:
-            raise SQLError(
-                "expected CREATE VIEW, DROP VIEW, CREATE SUMMARY or DROP SUMMARY; queries are registered",
-                statement,
-            )
-        with loop.directory.lock:
-            catalog = replace(loop.directory.catalog(), queries=frozenset(loop.directory.texts))
-            if isinstance(read, Summary):
-                summary = bind_summary(statement, catalog)
-                if summary.name not in catalog.summaries:
-                    check_summary(summary, loop.planner.strategy.limits)
-                    loop.directory.push([Summarize(summary.name, statement)])
-            elif (dropped := bind_drop(statement, loop.directory.summary_names())) is not None:
-                if users := loop.directory.users(dropped.name):
-                    raise StateError(f"{dropped.name} is read by {', '.join(users[:3])}: drop that first")
-                loop.directory.push([dropped])
+            run_view_statement(self._loop, statement)
+        else:
+            run_summary_statement(self._loop, statement)
         self._wake()
-
-    def _is_known(self, name: str, text: str) -> bool:
-        """Whether a query is registered already, perhaps by an earlier run of the program."""
-        registered = self._loop.directory.texts.get(name)
-        if registered is not None and registered != text:
-            raise StateError(
-                f"a query named {name} is registered already, with another text; edit or drop it"
-            )
-        return registered is not None
-
-    def _free_name(self, sql: str) -> str:
-        """The next of q1, q2, ...; that of an earlier run of the program if it is the same query."""
-        while True:
-            self._names += 1
-            if self._loop.directory.texts.get(f"q{self._names}", sql) == sql:
-                return f"q{self._names}"
 
     # --- control ---
 
@@ -756,7 +621,7 @@ class Engine:
 
         Rows of these windows that come afterwards are late.
         """
-        self._loop.end([self._loop.declared.stream(stream).name])
+        self._loop.ends.end([self._loop.declared.stream(stream).name])
         self._wake()
 
     def drain(self, close: bool | None = None) -> None:
@@ -801,36 +666,15 @@ class Engine:
         """
         names = [queries] if isinstance(queries, str) else queries
         chosen = None if names is None else tuple(self._prodded_query(name) for name in names)
-        return self._parts.prods.prod(self._prodded_streams(stream, chosen), until, at, where, chosen, on)
+        bound = None if chosen is None else (self.query(name).bound for name in chosen)
+        prods = self._parts.prods
+        return prods.prod(prods.streams(stream, bound), until, at, where, chosen, on)
 
     def _prodded_query(self, name: str) -> str:
         query = self.query(name)
         if query.has_preference:
             query.prod()  # raises the reason why it can't be prodded
         return query.name
-
-    def _prodded_streams(self, stream: str | None, queries: Iterable[str] | None) -> list[Stream]:
-        """The stream that is named, the streams that the queries read, or all."""
-        directory = self._loop.directory
-        preferred = directory.registry.read_preferences()
-        if stream is not None:
-            derived_streams = [
-                each
-                for each in self._loop.declared.streams.values()
-                if each.derived is not None and stream in each.derived.streams
-            ]
-            results = [name for name, query in preferred.items() if stream in query.streams]
-            return [directory.source(stream), *derived_streams, *map(directory.source, results)]
-        if queries is None:
-            made = map(directory.source, [*directory.stream_joins(), *preferred])
-            return [*self._loop.declared.streams.values(), *made]
-        bound = (self.query(name).bound for name in queries)
-        streams = dict.fromkeys(
-            stream
-            for query in bound
-            for stream in ((query.stream,) if isinstance(query, Query) else query.streams)
-        )
-        return [directory.source(name) for name in streams]
 
     def lookup(
         self,

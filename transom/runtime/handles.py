@@ -414,7 +414,7 @@ class QueryHandle(ResultFrames):
     def backfill(self) -> BackfillProgress | None:
         """How far retained rows were replayed for the query; None if it takes part in batches, or asked for none."""
         entry = self._entry()
-        return None if entry is None else self._parts.loop.backfills.progress(entry)
+        return None if entry is None else self._parts.loop.history.backfills.progress(entry)
 
     @property
     def units(self) -> dict[str, str]:

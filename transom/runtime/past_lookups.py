@@ -81,7 +81,7 @@ def answer_from_rows(loop: BatchLoop, wanted: PastWindow, state: State, naive: b
     stream = loop.declared.streams.get(query.stream)
     refuse_past(wanted.query.name, query, stream)
     assert stream is not None
-    retained = loop.history.retained(wanted.clock)
+    retained = loop.history.rows.retained(wanted.clock)
     _check_retained(wanted, stream, retained)
     files = [file for file in retained.files if file.first <= state.batch_id]
     reading = _Reading(loop, wanted, stream, files, state, naive)
@@ -144,9 +144,9 @@ class _Reading:
 
     def _ends(self, file: RetainedFile) -> bool:
         """Whether the stream ended or fell idle in a batch of a file."""
-        if self.loop.slices.has_slices(self.stream.name, file):
+        if self.loop.history.slices.has_slices(self.stream.name, file):
             return False
-        return any(one.ended for one in self.loop.history.batches(file))
+        return any(one.ended for one in self.loop.history.rows.batches(file))
 
     def _with_later_rows(self, files: Sequence[RetainedFile], closed: Closed, is_closed: bool) -> BatchReplay:
         wanted, replay = self.wanted, self._replay(self.wanted.query)
@@ -190,20 +190,20 @@ class _Reading:
         """How many rows of a file are read beside its sealed slices, or instead of them."""
         if file.last > self.state.batch_id:
             return file.rows
-        return self.loop.slices.rows_to_read(file, replay)
+        return self.loop.history.slices.rows_to_read(file, replay)
 
     def _slices(self, file: RetainedFile, replay: BatchReplay) -> ReplaySlices | None:
         """The sealed slices of the window's time in a file, if they can take the place of its rows."""
         if file.last > self.state.batch_id:
             return None
-        sliced = self.loop.slices.for_replay(file, replay)
+        sliced = self.loop.history.slices.for_replay(file, replay)
         if sliced is None:
             return None
         own = slices_between(sliced.slices, self.wanted.start, self.wanted.end)
         return replace(sliced, slices=own)
 
     def _replay(self, query: CompiledQuery) -> BatchReplay:
-        return self.loop.replay(query, self.stream)
+        return self.loop.history.replay(query, self.stream)
 
     def _has_times(self, file: RetainedFile) -> bool:
         """Whether a file has times of the window, as far as is known without reading it."""
@@ -213,7 +213,7 @@ class _Reading:
 
     def _rows(self, file: RetainedFile, replay: BatchReplay) -> tuple[list[RetainedBatch], pa.Table | None]:
         self.read.append(file)
-        batches, table = self.loop.history.read(file, replay.columns)
+        batches, table = self.loop.history.rows.read(file, replay.columns)
         return [batch for batch in batches if batch.batch_id <= self.state.batch_id], table
 
     def _run(self, replay: BatchReplay, batches: Sequence[RetainedBatch], table: pa.Table | None) -> None:

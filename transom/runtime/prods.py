@@ -33,13 +33,13 @@ from transom.runtime.options import clock_kind, declared_column
 from transom.runtime.outputs import prod_directory
 from transom.runtime.quarantine import Quarantine
 from transom.runtime.registry import Registry
+from transom.sql.bound_query import BoundQuery
+from transom.sql.query import Query
 from transom.state.batch_intent import BatchIntent
 from transom.state.state import State
 from transom.windows.intervals import HIGHEST, LOWEST
 
 log = logging.getLogger("transom")
-
-MAX_OBSERVATIONS = 16  # of a query between two batches: more of them would say the same
 
 
 @dataclass
@@ -78,6 +78,23 @@ class ProdAnswers:
         for journal in self.journals:
             journal.add_prod(results, batch_id)
         return dict(results)
+
+    def streams(self, name: str | None, queries: Iterable[BoundQuery] | None) -> list[Stream]:
+        """The stream that is named, the streams that the queries read, or all."""
+        directory, declared = self.loop.directory, self.loop.declared.streams.values()
+        preferred = directory.registry.read_preferences()
+        if name is not None:
+            derived = [each for each in declared if each.derived is not None and name in each.derived.streams]
+            results = [query for query, bound in preferred.items() if name in bound.streams]
+            return [directory.source(name), *derived, *map(directory.source, results)]
+        if queries is None:
+            return [*declared, *map(directory.source, [*directory.stream_joins(), *preferred])]
+        streams = dict.fromkeys(
+            stream
+            for query in queries
+            for stream in ((query.stream,) if isinstance(query, Query) else query.streams)
+        )
+        return [directory.source(stream) for stream in streams]
 
     def _answer_now(self, prods: Sequence[Prod]) -> tuple[Results, int]:
         """Early results of the windows that prods ask for, and the batch that they are as of.
@@ -157,9 +174,7 @@ class ProdAnswers:
                 current = loop.directory.registry.entries.get(observation.query)
                 if current is None or current.text != registry[observation.query].text:
                     continue  # edited or renamed meanwhile
-                recent = loop.observations.setdefault(registry[observation.query].identity, [])
-                recent.append(observation)
-                del recent[:-MAX_OBSERVATIONS]
+                loop.observations.add(registry[observation.query].identity, observation)
         return Results(answers.batches, stored)
 
     def _nows(

@@ -164,11 +164,11 @@ class StreamProgress:
 
 def _retained(loop: BatchLoop, stream: str) -> RetainedProgress:
     """What a stream retains."""
-    listed = loop.history.committed.get(stream)
+    listed = loop.history.rows.committed.get(stream)
     if listed is None:
         return RetainedProgress()
     rows, size = sum(file.rows for file in listed.files), sum(file.bytes for file in listed.files)
-    return RetainedProgress(rows, size, loop.slices.rows(stream))
+    return RetainedProgress(rows, size, loop.history.slices.rows(stream))
 
 
 def _watermark_text(stream: StreamProgress) -> str:

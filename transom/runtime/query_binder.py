@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from transom.errors import SQLError
+from transom.errors import SettingError, SQLError
 from transom.plan.query_cost import StreamExpressions, check_query
 from transom.runtime.loop import BatchLoop
 from transom.runtime.preference_handle import refuse_statement
+from transom.runtime.views import refuse_view_names
 from transom.sql.binding.bind_preference_query import bind_preference_queries
 from transom.sql.binding.cascades import bind_all
 from transom.sql.bound_query import BoundQuery
 from transom.sql.clauses.query_parser import split_by_preference
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import Query
+
+log = logging.getLogger("transom")
 
 Bound = TypeVar("Bound")
 
@@ -36,6 +40,25 @@ class QueryBinder:
             message = error.message.removeprefix(f"{name}: ") if name else error.message
             raise SQLError(message, error.text, error.start, error.end) from None
         return bound[name] if bound else preference_queries[name]
+
+    def bind_new(
+        self, queries: Mapping[str, str], partial: bool
+    ) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
+        """Queries that are registered, bound as below; with `partial`, they report windows that they saw in part."""
+        for name, text in queries.items():
+            refuse_statement(text, f"{name}: ")
+        refuse_view_names(self.loop, queries)
+        bound, preference_queries = self.bind(queries)
+        if partial:
+            _refuse_partial(bound, preference_queries)
+        return bound, preference_queries
+
+    def warn_of_missing_budgets(self, queries: Mapping[str, Query]) -> None:
+        """Warn of queries that prefer rows under overload, of streams that have no budget."""
+        for name, query in queries.items():
+            stream = self.loop.declared.streams.get(query.stream)
+            if query.overload is not None and stream is not None and stream.rules.overload is None:
+                log.warning("%s says ON OVERLOAD PREFER, and %s has no budget to exceed", name, stream.name)
 
     def bind(self, queries: Mapping[str, str]) -> tuple[dict[str, Query], dict[str, PreferenceQuery]]:
         """Queries by name, bound; those with a preference apart. The first that is wrong is an error."""
@@ -60,6 +83,16 @@ class QueryBinder:
         self._expressions.check(new_windows, loop.directory.known_queries(), limits)
         loop.declared.adopt(bound.values())
         return bound, preference_queries
+
+
+def _refuse_partial(queries: Mapping[str, Query], preference_queries: Mapping[str, PreferenceQuery]) -> None:
+    """Refuse queries that can't report windows that they saw in part."""
+    if preference_queries:
+        raise SettingError("partial is for windows, and a query WITH PREFERENCE has none")
+    if any(query.is_row_query for query in queries.values()):
+        raise SettingError("partial is for windows, and a query without a window reports rows from now on")
+    if any(query.stream_join is not None for query in queries.values()):
+        raise SettingError("partial is not supported for joins of streams: earlier rows may be missing")
 
 
 def _without_errors(outcome: Mapping[str, Bound | SQLError]) -> dict[str, Bound]:

@@ -67,6 +67,7 @@ class QueryDirectory:
         self.bound: dict[str, Query] = {}  # by text: queries that wait to join
         self.compiled: dict[str, CompiledQuery] = {}  # by name: the same
         self.bound_preference_queries: dict[str, PreferenceQuery] = {}  # those WITH PREFERENCE, likewise
+        self._numbered = 0  # names q1, q2, ... that this run of the program was given
         for element in (
             *(Register(entry.name, entry.text) for entry in registry),
             *(intent.control if intent else ()),
@@ -168,6 +169,45 @@ class QueryDirectory:
             for element in control:
                 self.waiting.control.append(element)
                 self._note(element)
+
+    def register(
+        self,
+        texts: Mapping[str, str],
+        bound: Mapping[str, Query],
+        preference_queries: Mapping[str, PreferenceQuery],
+        compiled: Mapping[str, CompiledQuery],
+        partial: bool,
+        starts: Mapping[str, int],
+    ) -> int:
+        """Let queries that were bound join with the next batch, but those that are registered; how many join.
+
+        `starts` are the times since when retained rows are replayed for some of them.
+        """
+        with self.lock:
+            new = {name: text for name, text in texts.items() if not self._is_registered(name, text)}
+            self.bound |= {text: bound[name] for name, text in new.items() if name in bound}
+            self.compiled |= {name: compiled[name] for name in new if name in compiled}
+            self.bound_preference_queries |= {
+                text: preference_queries[name] for name, text in new.items() if name in preference_queries
+            }
+            self.push(Register(name, text, partial, starts.get(name)) for name, text in new.items())
+        return len(new)
+
+    def _is_registered(self, name: str, text: str) -> bool:
+        """Whether a query is registered already, perhaps by an earlier run of the program."""
+        registered = self.texts.get(name)
+        if registered is not None and registered != text:
+            raise StateError(
+                f"a query named {name} is registered already, with another text; edit or drop it"
+            )
+        return registered is not None
+
+    def free_name(self, text: str) -> str:
+        """The next of q1, q2, ...; that of an earlier run of the program if it is the same query."""
+        while True:
+            self._numbered += 1
+            if self.texts.get(f"q{self._numbered}", text) == text:
+                return f"q{self._numbered}"
 
     def _note(self, element: Control) -> None:
         if isinstance(element, Register):

@@ -166,7 +166,7 @@ class Runner:
             self._raise_streaming_error()
             while self._backfilled_batch():
                 pass
-            self.loop.end(
+            self.loop.ends.end(
                 [
                     s.name
                     for s in self.loop.declared.streams.values()
@@ -193,7 +193,7 @@ class Runner:
                 return True
             if intent is None and self._source_batch():
                 return True
-            loop.close_idle()
+            loop.ends.close_idle(loop.state)
             return loop.control_batch()
 
     def _idle_batch(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,10 +20,9 @@ from transom.backends.spark.frame import SparkFrame, damage_reported
 from transom.backends.spark.task_frame import StepRows, TaskFrame, TaskResources
 from transom.backends.spark.types import spark_schema, to_arrow, to_table
 from transom.backends.spark.udf import counters
+from transom.columns.record_batches import in_large_tables
 from transom.sql.interpreter.scalars import InterpretedScalars
 
-# Spark hands out batches of ten thousand rows: too few to keep vectors long.
-ROWS_AT_ONCE = 1 << 18
 # Values of these types are the same in Arrow. A text with a collation compares in another way there.
 _PLAIN_TYPES = (
     T.BooleanType,
@@ -63,7 +62,7 @@ class StreamJob:
 
     def _rows(self, batches: RecordBatches, scalars: InterpretedScalars) -> RecordBatches:
         schema = pa.schema(list(self.columns.items()))
-        for table in _large_tables(batches):
+        for table in in_large_tables(batches):
             rows: Frame = ArrowFrame(table.cast(schema), scalars)
             for step in self.steps:
                 rows = step.apply(rows)
@@ -108,15 +107,3 @@ def _is_plain(kind: T.DataType) -> bool:
     if isinstance(kind, T.StructType):
         return all(_is_plain(column.dataType) for column in kind)
     return kind == T.StringType() or isinstance(kind, _PLAIN_TYPES)
-
-
-def _large_tables(batches: RecordBatches) -> Iterator[pa.Table]:
-    """Batches put together into tables of a good size."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= ROWS_AT_ONCE:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
