@@ -59,6 +59,10 @@ QUERIES = {
     "from_the_past": Membership(
         f"SELECT site, sum(price) AS p, count(*) AS n FROM bids {WINDOW} GROUP BY site BACKFILL", joins=10
     ),
+    "failing": Membership(  # its first batch looks for it, and suspends it
+        f"SELECT count(*) AS n FROM bids {WINDOW} WHERE string(price) RLIKE concat('(', string(price))",
+        joins=6,
+    ),
     "by_rows": Membership("SELECT max(price) AS top FROM bids [ROWS 5 SLIDE 3]", joins=4),
     "above": Membership(
         "SELECT count(*) AS groups, max(p) AS top FROM per_site [RANGE 4 minutes SLIDE 2 minutes]", joins=2
@@ -129,8 +133,11 @@ class Workload:
         if self.at_once:
             return list(AT_ONCE)
         there = [name for name, query in QUERIES.items() if query.is_registered(begun)]
-        # Results over groups on the executors can't be corrected.
-        return [name for name in there if self.state == "driver" or name != "corrected"]
+        return [name for name in there if self.has(name)]
+
+    def has(self, name: str) -> bool:
+        """Whether it registers a query: results over groups on the executors can't be corrected."""
+        return self.state == "driver" or name != "corrected"
 
     @property
     def limits(self) -> Limits:
@@ -242,7 +249,7 @@ class _Run:
         if batch == 0:
             self.summarize()
         for name, query in QUERIES.items():
-            if query.joins == batch:
+            if query.joins == batch and self.workload.has(name):
                 self.register(name)
             if query.leaves == batch:
                 self.engine.query(name).drop()
@@ -260,7 +267,7 @@ class _Run:
         """All that came out, as JSON."""
         engine = self.engine
         noted = (file.read_text().splitlines() for file in (self.place / "subscribed").iterdir())
-        living = [name for name in self.workload.queries(NEVER) if name != "on_demand"]
+        living = [name for name in self.workload.queries(NEVER) if name not in ("on_demand", "failing")]
         return {
             "sinks": {name: sorted(self.written(name)) for name in SINKS},
             "sink of all": sorted(_finals("all", pq.read_table(self.place / "out" / "all").to_pylist())),
@@ -277,6 +284,7 @@ class _Run:
             "lookups": [_lines(engine.lookup(text).to_pylist()) for text in LOOKUPS],
             "accounted": accounted(engine),
             "queries": sorted(engine.queries()),
+            "suspended": sorted(engine.progress().suspended),
         }
 
     def retained(self) -> Iterator[str]:

@@ -299,6 +299,58 @@ def test_groups_on_the_executors_suspend_the_query_and_no_other(
     assert plain.suspended is None and plain.results().num_rows == 60
 
 
+def test_an_engine_with_its_state_on_the_executors_refuses_the_clause(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, state="executors")
+    plain = engine.register(TEXT, "plain")
+    for change in (
+        lambda: engine.register(CORRECTED, "corrected"),
+        lambda: engine.register_all({"another": TEXT, "corrected": CORRECTED}),
+        lambda: plain.edit(CORRECTED),
+        lambda: engine.check(CORRECTED),
+    ):
+        with pytest.raises(SettingError, match=r"EMIT CORRECTIONS.*use state='auto' or state='driver'"):
+            change()
+    run(engine, feed, BATCHES[:2])
+    assert list(engine.queries()) == ["plain"] and plain.suspended is None
+
+
+def test_groups_that_are_on_the_executors_refuse_the_clause_until_their_queries_are_dropped(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    options = {"limits": Limits(driver_rows=20)}
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
+    engine.register(TEXT, "plain")
+    run(engine, feed, [[(site, 1.0, "12:00:10") for site in range(30)]])
+    engine.stop()
+    engine, feed = bids_engine(make_engine, tmp_path, **options)
+    with pytest.raises(
+        CostError, match="corrected has EMIT CORRECTIONS, and the slices of its groups are on"
+    ):
+        engine.register(CORRECTED, "corrected")
+    all_sites = engine.register(CORRECTED.replace("site, ", "").replace(" GROUP BY site", ""), "all_sites")
+    engine.query("plain").drop()
+    corrected = engine.register(CORRECTED, "corrected")
+    run(engine, feed, [[(1, 1.0, "12:05:10")]])
+    assert corrected.suspended is None and all_sites.suspended is None
+
+
+def test_a_query_of_a_checkpoint_goes_on_in_an_engine_that_keeps_new_slices_on_the_executors(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    engine.register(CORRECTED, "corrected")
+    engine.step()
+    engine.stop()
+    engine, feed = bids_engine(make_engine, tmp_path, state="executors")
+    query = engine.register(CORRECTED, "corrected")  # the same text as in the checkpoint
+    plain = engine.register(TEXT.replace("site, ", "").replace(" GROUP BY site", ""), "plain")
+    run(engine, feed, BATCHES[:3])
+    assert plain.suspended is None
+    assert query.suspended is None, "slices that are on the driver stay there"
+
+
 REFUSED = {
     f"SELECT count(*) FROM bids {WINDOW} EMIT CORRECTIONS": "needs how long",
     f"SELECT count(*) FROM bids {WINDOW} EMIT CORRECTIONS WITHIN": "needs how long",

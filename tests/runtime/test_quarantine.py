@@ -490,6 +490,32 @@ def test_processes_that_are_killed_from_outside_accuse_no_query(tmp_path: Path) 
         pass
 
 
+@pytest.mark.parametrize(
+    ("excluded", "ends"), [((), 9), (("q",), 8)], ids=["the batch as it is", "without a query"]
+)
+def test_an_attempt_that_accuses_a_query_has_ended_many_processes_in_a_row(
+    tmp_path: Path, excluded: tuple[str, ...], ends: int
+) -> None:
+    killed: list[AbstractContextManager[None]] = []  # attempts that are never left
+
+    def kill(times: int) -> None:
+        for _ in range(times):
+            killed.append(begun_batch(tmp_path).attempt(excluded, confirms=True))
+            killed[-1].__enter__()
+
+    kill(ends - 1 - (not excluded))  # the process that began the batch has ended in it as it is
+    with pytest.raises(ValueError, match="wrong"), begun_batch(tmp_path).attempt(excluded, confirms=True):
+        raise ValueError("wrong")  # no process ends in it: the count begins again
+    kill(ends - 1)
+    with pytest.raises(OSError, match="full"):
+        batch = begun_batch(tmp_path, is_external=lambda error: isinstance(error, OSError))
+        with batch.attempt(excluded, confirms=True):
+            raise OSError("the disk is full")  # which says nothing about queries
+    kill(1)
+    with pytest.raises(ProcessEndedError), begun_batch(tmp_path).attempt(excluded, confirms=True):
+        pass
+
+
 def test_two_ends_of_the_backend_are_enough(tmp_path: Path) -> None:
     fresh = begun_batch(tmp_path, is_replay=False)
     with pytest.raises(EOFError), fresh.attempt(()):
@@ -516,7 +542,7 @@ def test_a_batch_that_no_query_is_to_blame_for_is_tried_again_by_the_next_proces
     monkeypatch.setattr(LocalBackend, "is_fatal", lambda self, error: isinstance(error, Death))
     with monkeypatch.context() as patch:
         patch.setattr(Ingest, "process", die)
-        for _ in range(3):  # twice as it is, and without any query
+        for _ in range(4):  # twice as it is, and twice without any query
             with pytest.raises(Death):
                 engine.step()
             engine.stop()

@@ -103,11 +103,16 @@ def _refuse_executors(state: State, queries: Sequence[CompiledQuery]) -> None:
     """Refuse to correct results over groups whose slices are on the executors."""
     for query in queries:
         if any(state.selections[home].on_executors for home in state.queries[query.name].homes):
-            raise CostError(
-                f"{query.name} has EMIT CORRECTIONS, and the slices of its groups are on the executors, where closed "
-                "windows can't be corrected: group by fewer columns, use a shorter WITHIN, or raise the setting "
-                "driver_rows"
-            )
+            raise CostError(executors_refusal(query.name))
+
+
+def executors_refusal(name: str) -> str:
+    """Why a query whose groups are on the executors can't have EMIT CORRECTIONS."""
+    return (
+        f"{name} has EMIT CORRECTIONS, and the slices of its groups are on the executors, where closed "
+        "windows can't be corrected: group by fewer columns, use a shorter WITHIN, or raise the setting "
+        "driver_rows"
+    )
 
 
 def _check_limit(query: CompiledQuery, reported: pa.Table | None, limit: int) -> None:

@@ -3,8 +3,10 @@
 A query can end the process: it exhausts the memory, or calls a library that crashes. No exception tells which query it
 was. So attempts at a batch that an earlier process left behind are counted in the log before they run. A count that was
 never taken back is an attempt that the process did not survive. Processes are also killed from outside, and no query
-must suffer for that: only a batch that ended many processes in a row has a culprit. The search for it takes such an
-attempt as a failure and continues where the process ended, so restarted processes get past the batch.
+must suffer for that: only a batch that ended many processes in a row has a culprit. The search for it takes an attempt
+that ended one process as a failure and continues where the process ended, so restarted processes get past the batch.
+Before it accuses a query, the attempt that accuses it must have ended as many processes in a row. An attempt that
+passes, or fails with an error that a query can cause, ends no process: its count begins again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class BegunBatch:
 
     `is_replay` says whether an earlier process began the batch. `most_ends` processes may end in it before a culprit is
     looked for. `is_fatal` recognises failures after which this process can't go on, because the backend is gone; two
-    of them are enough, because nobody kills the backend alone.
+    of them are enough, because nobody kills the backend alone. `is_external` recognises failures that no query causes.
     """
 
     intent: BatchIntent
@@ -42,6 +44,7 @@ class BegunBatch:
     is_replay: bool
     is_fatal: Callable[[BaseException], bool]
     most_ends: int
+    is_external: Callable[[BaseException], bool] = lambda error: False
     _ends: dict[str, int] = field(default_factory=dict)  # of earlier processes, by attempt
 
     def __post_init__(self) -> None:
@@ -75,10 +78,18 @@ class BegunBatch:
     # --- attempts that end the process ---
 
     @contextmanager
-    def attempt(self, excluded: Collection[str]) -> Iterator[None]:
-        """Count an attempt while it runs; ProcessEndedError instead if earlier processes ended in it."""
+    def attempt(self, excluded: Collection[str], confirms: bool = False) -> Iterator[None]:
+        """Count an attempt while it runs; ProcessEndedError instead if earlier processes ended in it.
+
+        An attempt that `confirms` accuses a query unless it passes. The search begins because the batch as it is ended
+        many processes; it must have ended another one since then.
+        """
         key = self._key(excluded)
-        if self._ends.get(key, 0) >= (1 if excluded else self.most_ends):
+        if confirms:
+            enough = self.most_ends if excluded else self.most_ends + 1
+        else:
+            enough = 1 if excluded else self.most_ends
+        if self._ends.get(key, 0) >= enough:
             raise ProcessEndedError("the process ended while the batch ran")
         is_counted = self.is_replay or bool(excluded)
         before = self.intent.unfinished.get(key, 0)
@@ -87,12 +98,21 @@ class BegunBatch:
         try:
             yield
         except BaseException as error:
-            half = (self.most_ends + 1) // 2
             with suppress(Exception):  # what the attempt failed with is more important
-                self._count(key, before + half if self.is_fatal(error) else before)
+                if self.is_fatal(error):
+                    self._count(key, before + (self.most_ends + 1) // 2)
+                elif not isinstance(error, Exception) or self.is_external(error):
+                    self._count(key, before)
+                else:
+                    self._survived(key)
             raise
         if is_counted:
-            self._count(key, before)
+            self._survived(key)
+
+    def _survived(self, key: str) -> None:
+        """An attempt had a result, so processes that ended in it were killed from outside."""
+        self._ends.pop(key, None)
+        self._count(key, 0)
 
     def forget_attempts(self) -> None:
         """Let the next process try the batch as if no process had ended in it."""

@@ -385,7 +385,15 @@ class BatchLoop:
         """Attempt a batch until it passes, without the queries that make it fail; deliver and commit it."""
         is_replay = intent.batch_id <= self.log.last_begun
         most_ends = self.planner.strategy.limits.process_ends
-        begun = BegunBatch(intent, self.log, self.directory, is_replay, self.backend.is_fatal, most_ends)
+        begun = BegunBatch(
+            intent,
+            self.log,
+            self.directory,
+            is_replay,
+            self.backend.is_fatal,
+            most_ends,
+            self.backend.is_external,
+        )
         stream = None if intent.stream is None else self.declared.streams[intent.stream]
         rows = BatchRows(begun, stream, frame)
         rows.frame()
@@ -419,10 +427,10 @@ class BatchLoop:
     def _quarantined(self, begun: BegunBatch, rows: BatchRows, watch: Stopwatch) -> _Attempt:
         """The first attempt that passes; what makes others fail is suspended."""
 
-        def attempt(excluded: Mapping[str, str], in_search: bool) -> _Attempt:
+        def attempt(excluded: Mapping[str, str], in_search: bool, confirms: bool = False) -> _Attempt:
             begun.take_drops()
             frame = rows.frame()
-            with begun.attempt(excluded):
+            with begun.attempt(excluded, confirms):
                 try:
                     with self.time_limit(in_search):
                         return self._attempt(begun.without(excluded), frame, watch)
@@ -431,7 +439,7 @@ class BatchLoop:
                     watch.start_again()
                     if not isinstance(error, Exception) or not rows.leave_out_unreadable(error):
                         raise
-            return attempt(excluded, in_search)
+            return attempt(excluded, in_search, confirms)
 
         def candidates() -> list[str]:
             registry = self.directory.registry.copy()
@@ -444,13 +452,25 @@ class BatchLoop:
         def is_late(error: Exception) -> bool:
             return isinstance(error, DeadlineError)
 
-        quarantine = Quarantine(candidates, attempt, begun.suspend, reason, self.backend.is_external, is_late)
+        def is_ended(error: Exception) -> bool:
+            return isinstance(error, ProcessEndedError)
+
+        quarantine = Quarantine(
+            candidates,
+            attempt,
+            begun.suspend,
+            reason,
+            self.backend.is_external,
+            is_late,
+            is_ended,
+            partial(attempt, confirms=True),
+        )
         try:
             return quarantine.run()
         except (StateError, BatchError):
             raise
         except Exception as error:
-            if isinstance(error, ProcessEndedError):  # also without any query
+            if is_ended(error):  # also without any query
                 begun.forget_attempts()  # the next process may have more memory
             of = f" of {begun.intent.stream}" if begun.intent.stream is not None else ""
             message = f"batch {begun.intent.batch_id}{of} failed: {self.backend.error_text(error)}"

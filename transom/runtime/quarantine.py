@@ -12,7 +12,9 @@ One culprit among n costs at most log2(n) + 4 reruns. After each culprit the bat
 culprits are looked for behind it only, because the queries before it pass.
 
 An attempt that misses the deadline proves little: the machine may be busy. A query is accused of it only if the
-batch was late with the query more than once.
+batch was late with the query more than once. An attempt that ended an earlier process proves little, too: the process
+may have been killed from outside. It is enough to narrow the search, but the last attempt before a query is accused is
+confirmed: it runs again until it has ended many processes, or the query is acquitted.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Quarantine(Generic[_Result]):
     given with the reason; its second argument is True where it may take only a bit longer than batches usually
     take. `suspend` leaves one out of all further attempts. `reason` says in one line what is wrong. `is_external`
     recognises failures of the source, the disk or the cluster: no query is their cause, so they are raised as they
-    are. `is_late` recognises attempts that took too long.
+    are. `is_late` recognises attempts that took too long, and `is_ended` those that did not run because they ended
+    earlier processes. `confirm` is like `attempt`, and lets more processes end before it takes that as a failure.
     """
 
     candidates: Callable[[], Sequence[str]]
@@ -46,6 +49,8 @@ class Quarantine(Generic[_Result]):
     reason: Callable[[Exception], str]
     is_external: Callable[[Exception], bool]
     is_late: Callable[[Exception], bool] = lambda error: False
+    is_ended: Callable[[Exception], bool] = lambda error: False
+    confirm: Callable[[Mapping[str, str], bool], _Result] | None = None
 
     def run(self) -> _Result:
         """The result without the culprits; raises the error of the batch if no query is its cause."""
@@ -61,19 +66,22 @@ class Quarantine(Generic[_Result]):
         searches_left = FRUITLESS_SEARCHES
         while True:
             candidates = list(self.candidates())
+            failing = len(candidates)
             if passing is None and candidates:
                 newest, reason = candidates[-1], self.reason(failure)
                 try:
                     result = self.attempt({newest: reason}, True)
                 except Exception as error:
-                    failing, failure = len(candidates) - 1, self._refused(error)
+                    last = self._refused(error)
+                    passing, last = self._none_passes(candidates, last)
+                    if passing is None or failing > 1:
+                        failing, failure = failing - 1, last
                 else:
-                    self.suspend(newest, reason)
-                    return result
-                passing = self._none_passes(candidates, failure)
-            else:
-                failing = len(candidates)
-            if passing is None or not failing:
+                    if not self.is_ended(failure):
+                        self.suspend(newest, reason)
+                        return result
+                    passing = failing - 1
+            if passing is None or not candidates:
                 raise failure
             place, failure = self._first_failing(candidates, min(passing, failing - 1), failing, failure)
             if place is not None:
@@ -94,42 +102,60 @@ class Quarantine(Generic[_Result]):
             raise error
         return error
 
-    def _none_passes(self, candidates: Sequence[str], failure: Exception) -> int | None:
-        """0 if the batch passes without any candidate, else None."""
+    def _none_passes(self, candidates: Sequence[str], failure: Exception) -> tuple[int | None, Exception]:
+        """0 if the batch passes without any candidate, else None; and the last failure."""
         passes, last = self._tried(candidates, failure, in_search=False)
-        if not passes and self.is_late(last):
-            passes, _ = self._tried(candidates, last, in_search=False)
-        return 0 if passes else None
+        if not passes and self._is_doubtful(last):
+            passes, last = self._confirmed(candidates, last, in_search=False)
+        return (0, failure) if passes else (None, last)
+
+    def _is_doubtful(self, failure: Exception) -> bool:
+        """Whether something else than a query may be the cause."""
+        return self.is_late(failure) or self.is_ended(failure)
 
     def _first_failing(
         self, candidates: Sequence[str], low: int, high: int, failure: Exception
     ) -> tuple[int | None, Exception]:
         """The place of a candidate that fails together with those before it, and its error.
 
-        The first `low` candidates pass, the first `high` fail. If they were late, they must be late once more before
-        the last of them is accused; the place is None if none is late any more.
+        The first `low` candidates pass, the first `high` fail. If that is in doubt, they must fail once more in the
+        same way before the last of them is accused; the place is None if none fails any more.
         """
-        last, is_confirmed = high, not self.is_late(failure)
+        last, last_failure = high, failure
         while True:
             while high - low > 1:
                 middle = (low + high) // 2
                 passes, failure = self._tried(candidates[middle:], failure)
                 low, high = (middle, high) if passes else (low, middle)
-            if is_confirmed:
+            if not self._is_doubtful(failure):
                 return high - 1, failure
-            passes, failure = self._tried(candidates[high:], failure)
-            if not passes:
-                return high - 1, failure
-            if high == last:
+            was_late = self.is_late(failure)
+            passes, failure = self._confirmed(candidates[high:], failure)
+            if passes and high == last:
                 return None, failure
-            low, high = high, last
+            if passes:
+                low, high, failure = high, last, last_failure
+            elif was_late or not self.is_late(failure):  # else it was late for the first time
+                return high - 1, failure
+
+    def _confirmed(
+        self, excluded: Sequence[str], failure: Exception, in_search: bool = True
+    ) -> tuple[bool, Exception]:
+        """Whether an attempt passes whose failure is in doubt, and the last failure."""
+        if self.confirm is None or not self.is_ended(failure):
+            return self._tried(excluded, failure, in_search)
+        return self._tried(excluded, failure, False, self.confirm)
 
     def _tried(
-        self, excluded: Sequence[str], failure: Exception, in_search: bool = True
+        self,
+        excluded: Sequence[str],
+        failure: Exception,
+        in_search: bool = True,
+        attempt: Callable[[Mapping[str, str], bool], _Result] | None = None,
     ) -> tuple[bool, Exception]:
         """Whether the batch passes without some candidates, and the last failure."""
         try:
-            self.attempt(dict.fromkeys(excluded, self.reason(failure)), in_search)
+            (attempt or self.attempt)(dict.fromkeys(excluded, self.reason(failure)), in_search)
         except Exception as error:
             return False, self._refused(error)
         return True, failure

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from transom.errors import SettingError, SQLError
+from transom.errors import CostError, SettingError, SQLError, StateError
+from transom.plan.compiled_query import compile_query
+from transom.plan.passes.placement import groups_on_executors, placement_group
 from transom.plan.query_cost import StreamExpressions, check_query
+from transom.plan.strategy import Place
+from transom.results.corrections import executors_refusal
 from transom.runtime.loop import BatchLoop
 from transom.runtime.preference_handle import refuse_statement
 from transom.runtime.views import refuse_view_names
@@ -81,8 +86,34 @@ class QueryBinder:
             check_query(name, query, limits)
         new_windows = {name: query for name, query in bound.items() if name in new}
         self._expressions.check(new_windows, loop.directory.known_queries(), limits)
+        self._check_place({name: query for name, query in new_windows.items() if query.retention})
         loop.declared.adopt(bound.values())
         return bound, preference_queries
+
+    def _check_place(self, corrected: Mapping[str, Query]) -> None:
+        """Refuse queries with EMIT CORRECTIONS if the slices of their groups would be on the executors."""
+        loop, directory = self.loop, self.loop.directory
+        if not corrected or directory.registry.naive:
+            return
+        if loop.planner.strategy.place is Place.EXECUTORS:
+            raise SettingError(
+                f"{_subject(corrected)} has EMIT CORRECTIONS, and the engine keeps all slices on the executors, where "
+                "closed windows can't be corrected: leave out the clause, or use state='auto' or state='driver'"
+            )
+        with suppress(StateError):  # a stream of the checkpoint is not declared: its queries can't be read yet
+            directory.bind()
+        with directory.lock:
+            living = directory.registry.compiled() if directory.registry.is_bound else {}
+            staying = {name: query for name, query in living.items() if name in directory.texts}
+            there = groups_on_executors(loop.state, staying)
+        for name, query in corrected.items():
+            if placement_group(compile_query(name, query)) in there:
+                raise CostError(executors_refusal(_subject([name])))
+
+
+def _subject(names: Iterable[str]) -> str:
+    """The first of some queries, as the subject of an error."""
+    return next(iter(names)) or "the query"
 
 
 def _refuse_partial(queries: Mapping[str, Query], preference_queries: Mapping[str, PreferenceQuery]) -> None:

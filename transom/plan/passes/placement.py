@@ -7,7 +7,7 @@ the driver until a batch shows that they are too many for it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -96,16 +96,21 @@ def _placed(context: PlanContext, membership: Membership) -> PlacementDecision |
 
 def _on_executors(state: State, membership: Membership) -> set[Group]:
     """The groups whose slices are on the executors."""
-    if not any(query_state.on_executors for query_state in state.selections.values()):
-        return set()
     # A query that joins may have the name of one that leaves: the state is that of the one that leaves.
     joining = {query.name for query in membership.joining}
+    return groups_on_executors(state, membership.queries, joining)
+
+
+def groups_on_executors(
+    state: State, queries: Mapping[str, CompiledQuery], left_out: Collection[str] = ()
+) -> set[Group]:
+    """The groups of queries, without some, whose slices are on the executors."""
+    if not any(selection.on_executors for selection in state.selections.values()):
+        return set()
     return {
-        placement_group(membership.queries[name])
+        placement_group(queries[name])
         for name, query_state in state.queries.items()
-        if name in membership.queries
-        and name not in joining
-        and state.selections[query_state.homes[0]].on_executors
+        if name in queries and name not in left_out and state.selections[query_state.homes[0]].on_executors
     }
 
 
