@@ -8,6 +8,7 @@ import pytest
 from transom.errors import SQLError
 from transom.sql import Catalog, Query, Relation, bind
 from transom.sql.interpreter.scalars import InterpretedScalars
+from transom.sql.item_columns import key_reference
 
 COLUMNS = {"ts": pa.timestamp("us", tz="UTC"), "a": pa.int32(), "b": pa.string(), "x": pa.int64()}
 CATALOG = Catalog({"t": Relation("t", COLUMNS, "ts")})
@@ -70,6 +71,19 @@ def test_queries_with_as_many_sets_share_the_expanded_rows() -> None:
     assert one.stream == other.stream
 
 
+def test_a_name_in_having_is_read_anew_for_constants_of_another_type() -> None:
+    texts = {
+        value: f"SELECT sum(x) AS a, b FROM t {WINDOW} GROUP BY ROLLUP(a, b) HAVING a > {value}"
+        for value in ("5", "6", "5.5", "3000000000")
+    }
+    queries = bind(texts, CATALOG, InterpretedScalars())
+    for value, query in queries.items():
+        if value in ("5", "6"):  # the key
+            assert isinstance(query, Query) and query.having == f"{key_reference(0)} > {value}"
+        else:
+            assert isinstance(query, SQLError), value
+
+
 REFUSED = {
     "a set twice": ("a", "GROUPING SETS ((a), (a))", WINDOW, "a grouping set occurs twice"),
     "too many sets": (
@@ -116,6 +130,12 @@ REFUSED = {
         "ROLLUP(a)",
         "[SESSION 1 minute]",
         "session windows can't have GROUPING SETS",
+    ),
+    "a name in HAVING whose meaning depends on casts": (
+        "sum(x) AS a, b",
+        "ROLLUP(a, b) HAVING a > 5.5",
+        WINDOW,
+        "a is both in GROUP BY and the alias of another item",
     ),
     "a place outside": ("a, count(*) AS n", "ROLLUP(7)", WINDOW, "there is no item 7 in SELECT"),
 }

@@ -6,22 +6,26 @@ A key is null in the sets that leave it out, and g is a key, too, so that these 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from math import prod
 
+import pyarrow as pa
 from sqlglot import exp
 
 from transom.aggregates.table import is_aggregate_name
 from transom.sql.binding.window import is_window
 from transom.sql.syntax.canonical import bare, whole_number
-from transom.sql.syntax.parsed_query import NAMED, Parsed
+from transom.sql.syntax.parsed_query import NAME_OF, NAMED, OF_COLUMN, OF_ITEM, Parsed
 from transom.sql.syntax.spark_forms import COPIED
+from transom.sql.syntax.spark_parser import OF_IS_NOT
 
 EXPANDED = "expanded"  # marks a query whose rows are expanded
 MOST_SETS = 64  # each row counts once for every set
 _GROUPING_ID = "the grouping id"  # the column of the expanded rows; no stream has one of this name
 _Set = tuple[int, ...]  # the places of its keys
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
 
 
 def has_grouping_sets(group: exp.Expr | None) -> bool:
@@ -29,7 +33,7 @@ def has_grouping_sets(group: exp.Expr | None) -> bool:
     return group is not None and group.find(exp.GroupingSets, exp.Rollup, exp.Cube) is not None
 
 
-def expand_grouping_sets(parsed: Parsed, columns: Mapping[str, Iterable[str]]) -> None:
+def expand_grouping_sets(parsed: Parsed, columns: Mapping[str, Mapping[str, pa.DataType]]) -> None:
     """Rewrite the query to one over expanded rows, in place. `columns` are those of streams and tables, by name."""
     if has_grouping_sets(parsed.select.args.get("group")):
         _Expansion(parsed, columns).rewrite()
@@ -38,7 +42,7 @@ def expand_grouping_sets(parsed: Parsed, columns: Mapping[str, Iterable[str]]) -
 class _Expansion:
     """The keys and sets of one query."""
 
-    def __init__(self, parsed: Parsed, columns: Mapping[str, Iterable[str]]):
+    def __init__(self, parsed: Parsed, columns: Mapping[str, Mapping[str, pa.DataType]]):
         self.parsed, self.select = parsed, parsed.select
         source = self.select.args["from_"].this if self.select.args.get("from_") is not None else None
         if source is None:
@@ -47,7 +51,9 @@ class _Expansion:
         named = source.name if isinstance(source, exp.Table) else ""
         self.own = source.alias or named or "expanded"
         self.aliases = {
-            item.alias.casefold() for item in self.select.expressions if isinstance(item, exp.Alias)
+            item.alias.casefold(): bare(item.this).copy()
+            for item in self.select.expressions
+            if isinstance(item, exp.Alias)
         }
         self.columns = self._known_columns({name.casefold(): each for name, each in columns.items()})
         taken = {part.name.casefold() for part in self.select.find_all(exp.Identifier)}
@@ -64,7 +70,7 @@ class _Expansion:
         for clause in ("expressions", "having", "order"):
             value = self.select.args.get(clause)
             for node in value if isinstance(value, list) else [value] if value is not None else []:
-                self._replace_keys(node, is_order=clause == "order")
+                self._replace_keys(node, clause)
         keys = [self._key(place) for place in range(len(self.keys))]
         self.select.set("group", exp.Group(expressions=[*keys, self._id_column()]))
         array = exp.Anonymous(this="array", expressions=[_cast(_number(each), "BIGINT") for each in ids])
@@ -77,13 +83,15 @@ class _Expansion:
         self.select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
         self.select.meta[EXPANDED] = True
 
-    def _known_columns(self, columns: Mapping[str, Iterable[str]]) -> set[str] | None:
+    def _known_columns(
+        self, columns: Mapping[str, Mapping[str, pa.DataType]]
+    ) -> dict[str, pa.DataType] | None:
         """The columns of the stream and the tables, in lower case; None if the query reads something else."""
         sources = [self.source, *(join.this for join in self.select.args.get("joins") or ())]
         names = [source.name.casefold() if isinstance(source, exp.Table) else "" for source in sources]
         if not all(name in columns for name in names):
             return None
-        return {column.casefold() for name in names for column in columns[name]}
+        return {column.casefold(): kind for name in names for column, kind in columns[name].items()}
 
     # --- the sets ---
 
@@ -156,7 +164,8 @@ class _Expansion:
     def _hides_column(self, node: exp.Column, item: exp.Alias) -> bool:
         """Whether a name in GROUP BY is the alias of an item: columns of the stream come first."""
         if self.columns is None:
-            return not isinstance(bare(item.this), exp.Column)
+            is_aggregate = any(_is_aggregate(part) for part in item.this.walk())
+            return not is_aggregate and not isinstance(bare(item.this), exp.Column)
         return node.name.casefold() not in self.columns
 
     def _grouping_id(self, one: _Set) -> int:
@@ -171,6 +180,8 @@ class _Expansion:
         key = self.keys[place].copy()
         for literal in key.find_all(exp.Literal):
             literal.meta[COPIED] = True
+        for column in key.find_all(exp.Column):
+            column.meta[NAME_OF] = OF_COLUMN
         holding = [self._grouping_id(one) for one in self.sets if place in one]
         if len(holding) == len(self.sets):
             return key
@@ -191,36 +202,121 @@ class _Expansion:
         column.meta[NAMED] = self.id_name
         return column
 
-    def _replace_keys(self, node: exp.Expr, is_order: bool) -> None:
+    def _replace_keys(self, node: exp.Expr, clause: str) -> None:
         """Put the keys of the expanded rows in the place of keys, outside of aggregates.
 
-        Names in ORDER BY are first of all those of items.
+        Names in ORDER BY are first of all those of items, and so are names in HAVING if it has calls. As in Spark,
+        ORDER BY reads the expanded rows: keys that are columns are null there in aggregates, too.
         """
         whole = exp.Paren(this=node.copy())
-        self._replace_in(whole.this, self.aliases if is_order else set())
+        is_order = clause == "order"
+        items_first = is_order or (clause == "having" and self._reads_items_first(whole.this))
+        self._replace_in(whole.this, set(self.aliases) if items_first else set(), is_order)
         replacement = whole.this
         replacement.pop()
         node.replace(replacement)
 
-    def _replace_in(self, node: exp.Expr, hidden: set[str]) -> None:
-        if isinstance(node, exp.Anonymous):
-            name = node.name.lower()
-            if name in ("grouping", "grouping_id"):
-                node.replace(self._grouping(node, name))
-                return
-            if is_aggregate_name(name):
-                return
-        place = next((i for i, key in enumerate(self.keys) if self._is_same(key, node)), None)
-        if place is not None and not any(
-            len(part.parts) == 1 and part.name.casefold() in hidden for part in node.find_all(exp.Column)
-        ):
+    def _replace_in(self, node: exp.Expr, items: set[str], is_order: bool) -> None:
+        """`items` are the aliases that are read as items before they can be columns."""
+        if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
+            node.replace(self._grouping(node, node.name.lower()))
+            return
+        if _is_aggregate(node):
+            for column in list(node.find_all(exp.Column)) if is_order else ():
+                if not _is_one_of_names(column, items) and (place := self._place_of(column)) is not None:
+                    column.replace(self._key(place))
+            return
+        place = self._place_of(node)
+        is_hidden = any(_is_one_of_names(column, items) for column in node.find_all(exp.Column))
+        if place is not None and not is_hidden and not (is_order and self._is_made_of_keys(node)):
             key = self._key(place)
             if isinstance(node, exp.Column) and not isinstance(key, exp.Column):
                 key.meta[NAMED] = node.name
             node.replace(key)
             return
+        if isinstance(node, exp.Column) and is_hidden:
+            node.meta[NAME_OF] = OF_ITEM
         for child in list(node.iter_expressions()):
-            self._replace_in(child, hidden)
+            self._replace_in(child, items, is_order)
+
+    def _place_of(self, node: exp.Expr) -> int | None:
+        """The number of the key that an expression is."""
+        if OF_IS_NOT in (node._meta or {}) and any(
+            _is_one_of_names(column, set(self.aliases)) for column in node.find_all(exp.Column)
+        ):
+            return None  # `a IS NULL` in `a IS NOT NULL`, and a can be an item instead
+        return next((place for place, key in enumerate(self.keys) if self._is_same(key, node)), None)
+
+    def _is_made_of_keys(self, node: exp.Expr) -> bool:
+        """Whether an expression reads keys that are columns and nothing else: ORDER BY computes it from them."""
+        columns = list(node.find_all(exp.Column))
+        return (
+            not isinstance(node, exp.Column)
+            and bool(columns)
+            and all(self._place_of(column) is not None for column in columns)
+        )
+
+    # --- names in HAVING ---
+
+    def _reads_items_first(self, having: exp.Expr) -> bool:
+        """Whether names in HAVING that are both a key's and an item's are the item's.
+
+        Spark reads HAVING over the rows first, if it has its types without calls and casts. Otherwise it forgets what
+        the names are, except in aggregates, and finds the items.
+        """
+        ambiguous = next(self._ambiguous(having), None)
+        if ambiguous is None or having.find(exp.Anonymous, exp.Filter) is not None:
+            return ambiguous is not None
+        if self._type_of(having.this) is None:
+            self.parsed.fail(
+                f"{ambiguous.name} is both in GROUP BY and the alias of another item, and which of them it is in "
+                "HAVING depends on the types that it is compared with; give the item another alias",
+                ambiguous,
+            )
+        return False
+
+    def _ambiguous(self, node: exp.Expr) -> Iterator[exp.Column]:
+        """Columns in keys outside of aggregates whose names are aliases of other expressions."""
+        if _is_aggregate(node):
+            return
+        if self._place_of(node) is not None:
+            for column in node.find_all(exp.Column):
+                item = self.aliases.get(column.name.casefold()) if len(column.parts) == 1 else None
+                if item is not None and not (column is node and self._is_same(item, node)):
+                    yield column
+        for child in node.iter_expressions():
+            yield from self._ambiguous(child)
+
+    def _type_of(self, node: exp.Expr) -> pa.DataType | None:
+        """The type that an expression has without any cast, as far as it is simple; None if that is not known."""
+        node = bare(node)
+        if isinstance(node, exp.Column):
+            parts = [part.name.casefold() for part in node.parts]
+            own = parts[1:] if len(parts) == 2 and parts[0] == self.own.casefold() else parts
+            return self.columns.get(own[0]) if self.columns is not None and len(own) == 1 else None
+        if isinstance(node, exp.Literal):
+            node.meta[COPIED] = True  # another constant could have another type
+            if node.is_string:
+                return pa.string()
+            return pa.int32() if node.name.isdigit() and int(node.name) < 2**31 else None
+        if isinstance(node, exp.Boolean):
+            return pa.bool_()
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            operand = bare(node.this)
+            is_known = isinstance(operand, exp.Column) or self._type_of(operand) is not None
+            return pa.bool_() if is_known else None
+        if not isinstance(
+            node, (exp.Not, exp.Neg, exp.And, exp.Or, exp.In, exp.Like, *_COMPARISONS, *_ARITHMETIC)
+        ):
+            return None
+        types = [self._type_of(operand) for operand in node.iter_expressions()]
+        if not types or None in types or len(set(types)) > 1:
+            return None
+        kind = types[0]
+        if isinstance(node, exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Mod):
+            return kind if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
+        is_logical = isinstance(node, exp.Not | exp.And | exp.Or)
+        return pa.bool_() if not is_logical or pa.types.is_boolean(kind) else None
 
     def _grouping(self, node: exp.Anonymous, name: str) -> exp.Expr:
         """grouping(a) is 1 if a set leaves a out; grouping_id() has the bits of all keys, or of those that it names."""
@@ -230,7 +326,7 @@ class _Expansion:
             self.parsed.fail("grouping() takes one expression of GROUP BY", node)
         bits: list[exp.Expr] = []
         for argument in node.expressions:
-            place = next((i for i, key in enumerate(self.keys) if self._is_same(key, bare(argument))), None)
+            place = self._place_of(bare(argument))
             if place is None:
                 self.parsed.fail(f"{name}() takes expressions of GROUP BY", argument)
             holding = [self._grouping_id(one) for one in self.sets if place in one]
@@ -256,6 +352,16 @@ class _Expansion:
                 other[1:] if other[0] == own and len(other) > 1 else other
             )
         return type(key) is type(node) and key == node
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    """Whether an expression is an aggregate, with its FILTER or its order."""
+    is_call = isinstance(node, exp.Anonymous) and is_aggregate_name(node.name.lower())
+    return is_call or isinstance(node, exp.Filter | exp.WithinGroup)
+
+
+def _is_one_of_names(column: exp.Column, names: set[str]) -> bool:
+    return len(column.parts) == 1 and column.name.casefold() in names
 
 
 def _rolled_up(places: Sequence[int]) -> list[_Set]:

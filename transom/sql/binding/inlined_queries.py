@@ -33,7 +33,16 @@ from transom.sql.clauses.query_parser import parse_view
 from transom.sql.derived_stream import DerivedStream
 from transom.sql.interpreter.types import TYPE_NAMES
 from transom.sql.syntax.canonical import bare
-from transom.sql.syntax.parsed_query import NAMED, WRITTEN, Bracket, Parsed
+from transom.sql.syntax.parsed_query import (
+    NAME_OF,
+    NAMED,
+    OF_COLUMN,
+    OF_ITEM,
+    OR_ITEM,
+    WRITTEN,
+    Bracket,
+    Parsed,
+)
 from transom.sql.syntax.spark_forms import COPIED
 
 _INNER_CLAUSES = ("expressions", "from_", "where")
@@ -543,7 +552,7 @@ class _Inliner:
                 taken = aliases if clause in ("having", "order", "group") else set()
                 for column in list(node.find_all(exp.Column)):
                     if not isinstance(column.this, exp.Star) and not self._is_searched(column, select):
-                        self._replace(column, inner, others, taken, clause == "group")
+                        self._replace(column, inner, others, taken, clause)
 
     def _is_searched(self, column: exp.Column, select: exp.Select) -> bool:
         """Whether a column is of the table that a subquery in WHERE searches: its names come first there."""
@@ -582,11 +591,11 @@ class _Inliner:
         inner: list[_Derived],
         others: Mapping[str, frozenset[str]],
         aliases: set[str],
-        prefers_columns: bool,
+        clause: str,
     ) -> None:
         parts = list(column.parts)
         names = [part.name for part in parts]
-        first = names[0].casefold()
+        first, or_item = names[0].casefold(), False
         derived = next((each for each in inner if len(names) > 1 and first == each.alias.casefold()), None)
         if derived is not None:
             if names[1].casefold() not in derived.columns:
@@ -596,7 +605,10 @@ class _Inliner:
         else:
             having = [each for each in inner if first in each.columns]
             is_alias = len(names) == 1 and first in aliases
-            if not having or (len(names) > 1 and first in others) or (is_alias and not prefers_columns):
+            name_of = (column._meta or {}).get(NAME_OF, OF_COLUMN if clause == "group" else None)
+            or_item = is_alias and name_of is None
+            is_item = is_alias and (name_of == OF_ITEM or (or_item and clause != "having"))
+            if not having or (len(names) > 1 and first in others) or is_item:
                 return
             options = [each.alias for each in having] + [
                 alias for alias, known in others.items() if first in known
@@ -618,6 +630,8 @@ class _Inliner:
             expression = exp.Dot(this=expression, expression=field.copy())
         for node in (expression, bare(expression)):
             node.meta[NAMED] = (column._meta or {}).get(NAMED, names[-1])
+        if or_item:
+            bare(expression).meta[OR_ITEM] = first
         column.replace(expression)
 
     def _add_where(self, select: exp.Select, condition: exp.Expr | None) -> None:

@@ -27,8 +27,8 @@ from transom.sql.item_columns import aggregate_reference, key_reference
 from transom.sql.query import OrderKey, Top
 from transom.sql.syntax.canonical import ATOMS, Printer, bare, quote, whole_number
 from transom.sql.syntax.lag_calls import is_lag
-from transom.sql.syntax.parsed_query import NAMED, Bracket, Parsed
-from transom.sql.syntax.spark_parser import parse_expression
+from transom.sql.syntax.parsed_query import NAME_OF, NAMED, OF_COLUMN, OF_ITEM, OR_ITEM, Bracket, Parsed
+from transom.sql.syntax.spark_parser import OF_IS_NOT, parse_expression
 
 WINDOW_STRUCT = "named_struct('start', `window_start`, 'end', `window_end`)"
 _WINDOW_PARTS = {"start": "`window_start`", "end": "`window_end`"}
@@ -437,25 +437,41 @@ class SelectBinder:
         if isinstance(node, exp.Dot) and is_window(node.this):
             self._check_window(node.this)
             return self._window_part(node.expression.name, node)
-        return self._as_key(node)
+        return self._as_key(node) or self._or_item(node)
 
     def is_key(self, node: exp.Expr) -> bool:
-        """Whether an expression, and not just a column, equals a GROUP BY key."""
-        return not isinstance(node, exp.Column) and self._as_key(node) is not None
+        """Whether an expression, and not just a column, equals a GROUP BY key or stands for an item."""
+        if isinstance(node, exp.Column):
+            return False
+        return OR_ITEM in (node._meta or {}) or self._as_key(node) is not None
 
     def _as_key(self, node: exp.Expr) -> str | None:
         """The GROUP BY key that an expression equals, if any."""
         if not any(type(node) is type(key) for key in self.keys.values()):
             return None
-        if is_cut_from_chain(node) or not self._reads_a_row(node):
+        if is_cut_from_chain(node) or not self._reads_a_row(node) or self._is_not_of_item(node):
             return None
         if self._in_order and any(
-            len(part.parts) == 1 and part.name.casefold() in self._aliases
+            len(part.parts) == 1
+            and part.name.casefold() in self._aliases
+            and (part._meta or {}).get(NAME_OF) != OF_COLUMN
             for part in node.find_all(exp.Column)
         ):
             return None
         text = self.row_text(node)
         return key_reference(list(self.keys).index(text)) if text in self.keys else None
+
+    def _is_not_of_item(self, node: exp.Expr) -> bool:
+        """Whether an expression is the test in `a IS NOT NULL`, which is no key if `a` can be an item instead."""
+        return OF_IS_NOT in (node._meta or {}) and any(
+            OR_ITEM in (part._meta or {})
+            or (
+                isinstance(part, exp.Column)
+                and len(part.parts) == 1
+                and part.name.casefold() in self._aliases
+            )
+            for part in node.walk()
+        )
 
     def _reads_a_row(self, node: exp.Expr) -> bool:
         """Whether an expression can be read over a row: it has no aggregate, no window and no alias of an item."""
@@ -475,6 +491,8 @@ class SelectBinder:
                 if (whole := column.upto(depth)) in self.keys:
                     key = key_reference(list(self.keys).index(whole))
                     return ".".join([key, *map(quote, column.fields[depth:])])
+        if (item := self._or_item(node)) is not None:
+            return item
         if (window := self._window_column(node, column is not None)) is not None:
             return window
         alias = self._alias(node, column is not None)
@@ -497,10 +515,17 @@ class SelectBinder:
         As in Spark, names in ORDER BY are those of items first. An alias `window` hides the window of a bracket.
         """
         alias = self._aliases.get(node.name.casefold()) if len(node.parts) == 1 else None
+        if alias is not None and (node._meta or {}).get(NAME_OF) == OF_ITEM:
+            return self._alias_text(alias)
         hides_window = self._in_having and self.window_call is None and node.name.lower() in WINDOW_CALLS
         if alias is None or not (self._in_order or (hides_window and self.scope.find(node) is None)):
             return None
         return self._alias_text(alias)
+
+    def _or_item(self, node: exp.Expr) -> str | None:
+        """The text of the item whose alias was the name of a column of an inlined query, which is no key."""
+        name = (node._meta or {}).get(OR_ITEM)
+        return None if name is None else self._alias_text(self._aliases[name])
 
     def _alias_text(self, alias: exp.Expr) -> str:
         text = self._order_text(alias, is_item=True)

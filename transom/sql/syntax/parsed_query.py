@@ -15,6 +15,12 @@ from transom.sql.syntax.token_reader import Piece
 
 WRITTEN = "written"  # the source text of a constant that comes from the text of a view
 NAMED = "named"  # marks an expression that was put in place of a column with the column's name
+# Marks a name that is both a column's and an item's: it is a column's (OF_COLUMN) or an item's (OF_ITEM).
+NAME_OF = "name_of"
+OF_COLUMN, OF_ITEM = "column", "item"
+# Marks an expression in HAVING that was put in place of a column, with the alias of an item: the name is the item's,
+# unless the expression is inside an aggregate or in a key.
+OR_ITEM = "or_item"
 
 
 class EndClause(Protocol):

@@ -18,6 +18,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from transom.errors import SQLError
 from transom.sql.syntax.json_paths import is_path, path_call, with_paths
 
+OF_IS_NOT = "of_is_not"  # marks `a IS NULL` in the tree of `a IS NOT NULL`: Spark has no such part
+
 
 class LocatedParseError(ParseError):
     """sqlglot's error, with the position of the token at which parsing failed."""
@@ -62,6 +64,13 @@ class TransomParser(SparkParser):
 
     def _parse_grouping_set(self) -> exp.Expr | None:
         return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
+    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+        """`a IS NULL` and its relatives; the test in `a IS NOT NULL` is marked as a part of it."""
+        parsed = super()._parse_is(this)
+        if isinstance(parsed, exp.Not) and isinstance(parsed.this, exp.Is):
+            parsed.this.meta[OF_IS_NOT] = True
+        return parsed
 
     def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
         """What follows a column: fields, indexes, casts, and a path into JSON text."""
