@@ -148,7 +148,14 @@ class BatchLoop:
         )
         most_sealed = strategy.limits.sealed_selections
         self.slices = SealedSlices(store, self.history, backend.time_zone)
-        self.slice_work = SliceWork(self.slices, self.replay, backend, most_sealed, self.time_limit)
+        self.slice_work = SliceWork(
+            self.slices,
+            self.replay,
+            backend,
+            most_sealed,
+            self.time_limit,
+            lambda: self.state.batch_id,
+        )
         self.log.discard(self.slices.strays, self.state.batch_id)
         self._unmerged: set[str] = set()  # streams whose files of rows can't be merged ahead
         self.backfills = Backfills(
