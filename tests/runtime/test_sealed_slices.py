@@ -399,7 +399,7 @@ def test_slices_that_take_too_long_are_tried_again_after_more_and_more_batches(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(slice_work, "FIRST_WAIT", 8)
+    monkeypatch.setattr(slice_work, "FIRST_SLICE_WAIT", 8)
     engine, feed = opened(make_engine, tmp_path / "checkpoint")
     engine.register(WIDE.replace("price >= 1", "price >= 2"), "slow")
     engine.register(WIDE, "wide")

@@ -39,10 +39,10 @@ log = logging.getLogger("transom")
 
 FEWEST_ROWS = 10_000  # of a file with slices: a smaller one is replayed in milliseconds, or merged soon
 
-FIRST_WAIT = (
+FIRST_SLICE_WAIT = (
     16  # batches until what missed the deadline is tried again; four times as many after each further miss
 )
-LONGEST_WAIT = 4_096
+LONGEST_SLICE_WAIT = 4_096
 
 ReplayMaker = Callable[[CompiledQuery, Stream], BatchReplay]
 
@@ -269,7 +269,7 @@ class SliceWork:
         for query in queries:
             key = place, query.selection
             times = self._missed[key].times if key in self._missed else 0
-            wait = min(FIRST_WAIT * 4**times, LONGEST_WAIT)
+            wait = min(FIRST_SLICE_WAIT * 4**times, LONGEST_SLICE_WAIT)
             self._missed[key] = _Missed(times + 1, last + wait)
             latest = max(latest, last + wait)
             wanted = self._wanted[stream.name]
