@@ -400,9 +400,15 @@ def test_a_file_sink_that_can_not_be_written(make_engine: EngineFactory, tmp_pat
     feed.push(bids(*two(7, "12:00"), (7, 1.0, "12:02:00")))
     with pytest.raises(StateError, match=r"the sink of alerts log can't write to .*out: .*nothing is lost"):
         engine.step()
+    (failing,) = engine.alerting.sinks()
+    assert (failing.delivered, failing.failures, failing.last_delivered) == (0, 1, None)
+    assert failing.last_failure is not None and "can't write to" in failing.last_failure
     (tmp_path / "out").unlink()
     engine.step()
     assert len(list((tmp_path / "out").iterdir())) == 1
+    (sink,) = engine.alerting.sinks()
+    assert (sink.delivered, sink.failures, sink.last_failure) == (2, 1, None)
+    assert sink.last_delivered is not None
 
 
 def test_a_directory_of_another_run_is_refused(make_engine: EngineFactory, tmp_path: Path) -> None:

@@ -430,3 +430,60 @@ def test_an_edit_that_adds_the_clause_corrects_no_window_whose_slices_are_gone(
     assert ("12:01", 1, "correction", 1.0) not in rows, "the first row of this window is not there any more"
     assert ("12:06", 1, "correction", 2.0) in rows, "a window that begins after the edit is corrected"
     assert query.suspended is None and engine._loop.state.accounts.unaccounted == 0
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+def test_a_query_that_joins_late_corrects_no_window_that_had_closed(
+    make_engine: EngineFactory, tmp_path: Path, restart: bool
+) -> None:
+    place = tmp_path / "checkpoint"
+    engine, feed = bids_engine(make_engine, place)
+    early = engine.register(CORRECTED, "early")
+    run(engine, feed, [[(1, 2.5, "12:00:10")], [(1, 2.5, "12:05:10")]])
+    engine.register(CORRECTED, "late")
+    engine.step()
+    if restart:
+        engine.stop()
+        engine, feed = bids_engine(make_engine, place)
+        early = engine.query("early")
+    late = engine.query("late")
+    # 12:01 to 12:02 had rows of no group, and had closed; 12:05 to 12:06 is open.
+    run(engine, feed, [[(1, 1.0, "12:00:20"), (2, 7.0, "12:02:30"), (2, 3.0, "12:05:30")]])
+    assert ("12:03", 2, "correction", 1, 7.0) in shown(early.results())
+    assert shown(late.results()) == [], "it gave no final result yet"
+    run(engine, feed, [[(1, 1.0, "12:08:10")], [(2, 1.0, "12:05:40"), (2, 1.0, "12:02:40")]])
+    assert [row for row in shown(late.results()) if row[0] < "12:06"] == []
+    assert ("12:06", 2, "correction", 1, 4.0) in shown(late.results())
+    in_time = {row for row in shown(early.results()) if row[0] >= "12:06"}
+    assert set(shown(late.results())) == in_time, "both have all of these windows"
+    assert late.account.late == 0 and engine._loop.state.accounts.unaccounted == 0
+    run(engine, feed, [[(1, 1.0, "12:30:00")]])
+    assert engine._loop.state.queries["late"].closed_before is None, "nothing has to be remembered any more"
+
+
+def test_groups_that_a_punctuation_closed_before_a_query_joined_are_not_corrected(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
+    engine.register(CORRECTED, "early")
+    feed.push(bids((1, 2.5, "11:50:10"), (2, 1.0, "11:50:10")))
+    engine.punctuate("bids", at("12:02:00"), where={"site": 1})
+    engine.step()
+    late = engine.register(CORRECTED, "late")
+    run(engine, feed, [[(1, 1.0, "12:00:20"), (2, 1.0, "12:00:20")]])
+    engine.punctuate("bids", at("12:02:00"))
+    engine.step()
+    run(engine, feed, [[(1, 1.0, "12:00:30"), (2, 1.0, "12:00:30")]])
+    newest = [row for row in shown(late.latest(), "total", "revision") if row[0] >= "12:00"]
+    assert newest == [("12:01", 2, 2.0, 1), ("12:02", 2, 2.0, 1)], "those of site 1 had closed"
+
+
+def test_an_edit_to_other_results_corrects_no_window_of_the_earlier_text(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    query = engine.register(CORRECTED, "edited")
+    run(engine, feed, BATCHES[:3])
+    query.edit(CORRECTED.replace("AS total", "AS other"))
+    run(engine, feed, BATCHES[3:5])
+    assert query.results().num_rows == 0, "its windows closed before the edit"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine_factory import ON_BOTH, EngineFactory
-from transom.errors import SettingError
+from transom.errors import DeadlineError, SettingError
 from transom.plan.limits import Limits
 from transom.runtime import row_history, runner, slice_tiers, slice_work
 from transom.runtime.batch_replay import BatchReplay, ReplaySlices
@@ -372,15 +372,15 @@ def test_a_step_with_rows_leaves_the_history_to_a_step_without(
     feed.push([{"site": 1, "price": 2.0, "ts": START}] * 20)
     engine.step()  # lists the four files that were made one
     engine.step()
-    assert engine._loop.slices.rows("bids") == 4 * 20
+    assert engine._loop.history.slices.rows("bids") == 4 * 20
 
 
 def test_rows_that_are_merged_soon_have_no_slices(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = opened(make_engine, tmp_path / "checkpoint")
     engine.register(WIDE, "wide")
     written = []
-    write = engine._loop.slices.write
-    engine._loop.slices.write = lambda file, *rest: (written.append(file.batches), write(file, *rest))
+    write = engine._loop.history.slices.write
+    engine._loop.history.slices.write = lambda file, *rest: (written.append(file.batches), write(file, *rest))
     for _ in range(10):
         feed.push([{"site": 1, "price": 2.0, "ts": START}] * 20)
         engine.step()
@@ -426,3 +426,43 @@ def test_a_tier_with_as_many_slices_as_rows_is_not_kept(
         for record in engine._loop.history.slices._records.values()
     }
     assert kept == {(): [60, 3600], ("`ts`",): []} or kept == {(): [60], ("`ts`",): []}
+
+
+def test_slices_that_take_too_long_are_tried_again_after_more_and_more_batches(
+    make_engine: EngineFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(slice_work, "FIRST_SLICE_WAIT", 8)
+    engine, feed = opened(make_engine, tmp_path / "checkpoint")
+    engine.register(WIDE.replace("price >= 1", "price >= 2"), "slow")
+    engine.register(WIDE, "wide")
+    slices_of, attempts, misses = BatchReplay.slices_of, list[int](), 2
+
+    def slow(self: BatchReplay, rows: Any) -> Any:
+        if "2" in str(self.query.conjunct_texts):
+            attempts.append(engine._loop.state.batch_id)
+            if len(attempts) <= misses:
+                raise DeadlineError("it took longer than 30 seconds")
+        return slices_of(self, rows)
+
+    monkeypatch.setattr(BatchReplay, "slices_of", slow)
+    push(engine, feed, Random(1), range(4), 5)
+    assert seal(engine) == 1
+    retained = engine.progress().streams["bids"].retained
+    assert retained.missed_deadlines == 1 and "deadlines missed by sealed slices 1" in str(engine.progress())
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"(WHERE price >= 2.0) until batch {attempts[0] + 8}: it took longer" in caplog.text.replace(
+        "`", ""
+    )
+    files = [0]
+    for _ in range(60):
+        engine.step(1, empty=True)
+        while engine._loop.tend_history():
+            pass
+        files.append(sum(map(len, engine._loop.history.slices._names["bids"].values())))
+    first, second, *others = attempts
+    assert 8 < second - first <= 12 and 32 < others[0] - second <= 36
+    assert files[-1] == 2 and engine.progress().streams["bids"].retained.missed_deadlines == misses
+    assert not engine._loop.history.slice_work._missed

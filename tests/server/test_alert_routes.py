@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -157,6 +158,25 @@ def test_metrics(service: Backend, tmp_path: Path) -> None:
     (sink,) = service.client.get("/api/alerts/sinks").json()["sinks"]
     assert (sink["name"], sink["kind"], sink["queued"]) == ("pager", "webhook", 1)
     assert "127.0.0.1:9" not in json.dumps(sink)
+
+
+def test_metrics_of_files(service: Backend, tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    service.engine.alerting.file_sink("log", str(directory))
+    service.client.put("/api/alerts/rules/many", json=TERMS)
+    service.push(FIRING)
+    text = service.client.get("/metrics").text
+    for line in (
+        'transom_alert_sink_events_total{outcome="delivered",sink="log"} 1.0',
+        'transom_alert_sink_failures_total{sink="log"} 0.0',
+    ):
+        assert line in text
+    assert 'transom_alert_sink_queued{sink="log"}' not in text and 'outcome="lost",sink="log"' not in text
+    last = re.search(r'transom_alert_sink_last_delivered_timestamp_seconds\{sink="log"\} (\S+)', text)
+    clock = service.engine._loop.clock()
+    assert last is not None and float(last[1]) == clock / 1e6
+    (sink,) = service.client.get("/api/alerts/sinks").json()["sinks"]
+    assert (sink["kind"], sink["delivered"], sink["last_delivered"]) == ("file", 1, clock)
 
 
 ROLES = {

@@ -53,6 +53,21 @@ def test_a_stream_in_numbers(make_engine: EngineFactory, tmp_path: Path) -> None
         service.stream("bid")
 
 
+def test_rows_of_derived_streams_are_counted_once(make_engine: EngineFactory, tmp_path: Path) -> None:
+    service, feed = bids_service(make_engine, tmp_path)
+    other = service.engine.feed("asks", "site int, price double, ts timestamp", time="ts")
+    both = "(SELECT price, ts FROM bids UNION ALL SELECT price, ts FROM asks) b"
+    service.register(f"SELECT count(*) AS n FROM {both} [RANGE 1 minute SLIDE 1 minute]", "both")
+    feed.push(FIVE_MINUTES)
+    other.push(FIVE_MINUTES)
+    service.engine.step()
+    status = service.status()
+    assert (status.streams, status.rows) == (2, 10)
+    streams = service.streams()
+    assert [(each.derived_from, each.rows) for each in streams] == [((), 5), ((), 5), (("bids", "asks"), 10)]
+    assert repr(service.engine) == "<engine (local) with 1 query over bids, asks>"
+
+
 def test_the_problems_of_files_are_counted_and_listed(make_engine: EngineFactory, tmp_path: Path) -> None:
     service = Service(stream_engine(make_engine, None, three_files(tmp_path / "in", "no parquet")))
     service.register(PER_SITE, "per site")

@@ -9,7 +9,8 @@ from typing import Any
 
 from transom.alerts.alerts_state import AlertsState, RuleState
 from transom.alerts.events import ActiveAlert, AlertEvent, alert_id
-from transom.alerts.machine import AlertChange, GroupState, Transition, WindowReport, advance
+from transom.alerts.group_reports import GroupReports
+from transom.alerts.machine import AlertChange, GroupState, Transition, advance
 from transom.alerts.silences import ALERT_NAME, silent_alerts
 from transom.alerts.templates import LONGEST_ALERT_TEXT, filled_template
 from transom.elements import AlertRule
@@ -31,15 +32,16 @@ class WindowTimes:
 class RuleInput:
     """What a batch brings to one alert: reports by group, and the id below which a group's windows are closed.
 
-    A group is its values as JSON text; reports are in the order of these. `ended` is why no more windows come for now.
-    With `is_over`, that is for good: the query or the definition of the alert is gone.
+    A group is its values as JSON text. `closed_for_all` is that id if it is the same for all groups. `ended` is why no
+    more windows come for now. With `is_over`, that is for good: the query or the definition of the alert is gone.
     """
 
     rule: AlertRule
     identity: str
     times: WindowTimes
-    reports: Mapping[str, Sequence[WindowReport]] = field(default_factory=dict)
+    reports: GroupReports = field(default_factory=GroupReports.none)
     closed_below: Callable[[str], int] = lambda group: 0
+    closed_for_all: int | None = None
     ended: str | None = None
     is_over: bool = False
 
@@ -159,16 +161,15 @@ class _Evaluation:
         self._advance_all()
 
     def _advance_all(self) -> None:
-        before, reports = self.before.groups, self.given.reports
+        before, given = self.before.groups, self.given
+        given.reports.read(before)
         advanced = [self._advanced(key, tracked) for key, tracked in before.items()]
         tracked = sum(each.after is not None for each in advanced)
-        new = len(reports) - len(before) + _missing(self.before, self.given)
-        for key in reports if new else ():
-            if tracked >= self.most_groups:
-                break
-            if key not in before:
-                advanced.append(self._advanced(key, None))
-                tracked += advanced[-1].after is not None
+        new, keys = given.reports.new_groups(before, self.rule.terms.windows, given.closed_for_all)
+        while tracked < self.most_groups and (key := next(keys, None)) is not None:
+            advanced.append(self._advanced(key, None))
+            # One that fires and is resolved in the same batch has events, and costs as much as one that goes on.
+            tracked += advanced[-1].after is not None or bool(advanced[-1].transitions)
         self._untracked = self.before.untracked + new - (len(advanced) - len(before))
         self._groups = {each.key: each.after for each in advanced}
         self._to_report = [(each, json.loads(each.key)) for each in advanced if each.is_reported]

@@ -144,6 +144,10 @@ class AlertSinkInfo:
     given_up: Annotated[int, Field(description="events that were given up")]
     lost: Annotated[int, Field(description="events that left the history before they were delivered")]
     last_failure: str | None
+    last_delivered: Annotated[
+        int | None,
+        Field(description="when it last got events, in microseconds since 1970; null: it got none"),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,11 @@ class ServiceStatus:
     spent: Annotated[Mapping[str, float], _text("seconds of the last batch by phase")]
     queries: int
     suspended: Annotated[int, _text("the number of suspended queries")]
-    streams: int
+    streams: Annotated[int, _text("streams of the program; derived streams are not counted")]
     subscribers: Annotated[int, _text("readers that follow results")]
     state_bytes: Annotated[int, _text("state on the driver")]
     executor_bytes: Annotated[int, _text("state on the executors")]
-    rows: Annotated[int, _text("rows of all streams")]
+    rows: Annotated[int, _text("rows of all these streams")]
     rate: Annotated[float, _text("rows per second, recently")]
     saved: Annotated[
         OptionalNumber, _text("aggregations without sharing per aggregation made; null before the first")
@@ -164,6 +164,12 @@ class StreamStatus:
         OptionalNumber, _text("the share of the rows that queries want that no query missed")
     ] = None
     clocks: Annotated[int, _text("partitions or groups with a clock of their own")] = 0
+    derived_from: Annotated[
+        tuple[str, ...],
+        _text(
+            "the streams that its rows are made of, if the engine derives them: for a union or a join of streams"
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)

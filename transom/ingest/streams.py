@@ -79,13 +79,20 @@ class StreamInfo:
     finished: bool  # whether its source has nothing more to give
     now: int | None  # how far the source's own time has come, in microseconds
     source: SourceStatus = field(default_factory=lambda: SourceStatus("rows"))
+    derived_from: tuple[str, ...] = ()  # the streams that its rows are made of; none if it was declared
 
 
 def stream_info(stream: Stream, clock: int) -> StreamInfo:
     """What there is to know of a stream when the engine's clock is so far."""
-    source = stream.source
+    source, derived = stream.source, stream.derived
     return StreamInfo(
-        stream.name, dict(stream.columns), stream.rules, source.finished, source.now(clock), source.status()
+        stream.name,
+        dict(stream.columns),
+        stream.rules,
+        source.finished,
+        source.now(clock),
+        source.status(),
+        () if derived is None else tuple(derived.streams),
     )
 
 

@@ -92,6 +92,7 @@ class LiveQuery:
     unseen_before: int | None = None  # earlier pairs may have a row from before it joined
     past: PastResults = field(default_factory=PastResults)  # for LAG and EMIT EMPTY
     corrections: Corrections = field(default_factory=Corrections)  # for EMIT CORRECTIONS
+    closed_before: Sequence[Punctuation] = ()  # what was closed when it joined
 
     key_rows: dict[Hashable, KeyRows] = field(default_factory=dict)  # of windows of the rows of a key
     ended_cells: list[Cell] = field(default_factory=list)  # windows of keys that the last batch ended
@@ -226,7 +227,8 @@ class Oracle:
         if query.stream_join is not None:
             return self.join_pairs(query, query.stream_join)
         stream = self.streams[query.stream]
-        live = LiveQuery(query, partial, stream.values(query.clock))
+        closed = stream.closings(query.clock)
+        live = LiveQuery(query, partial, stream.values(query.clock), closed_before=closed)
         if query.is_on_demand:
             found = self.matching(query, stream, stream.accepted, 0)
             live.kept = [KeptRow(value, group, values, earlier=True) for _, value, group, values in found]
@@ -530,6 +532,7 @@ class Oracle:
         query, known = live.query, live.corrections
         late, known.late = list(known.late), {}
         known.closed |= set(late)
+        late = [key for key in late if not self.had_closed(live, live.cells[key])]
         done = [
             key
             for key, cell in live.cells.items()
@@ -542,6 +545,10 @@ class Oracle:
         finals = known.finals(self.reported_by_cell(live, done, batch_id).items())
         asked = cells_to_answer(query, live.cells, late, lambda cell: cell.window)
         return [*finals, *known.changes(asked, self.reported_by_cell(live, asked, batch_id), batch_id)]
+
+    def had_closed(self, live: LiveQuery, cell: Cell) -> bool:
+        """Whether a window had closed before the query joined: there is no final result to correct."""
+        return is_closed(live.query, cell.window, cell.group, list(live.closed_before))
 
     def reported_by_cell(
         self, live: LiveQuery, keys: Iterable[Hashable], batch_id: int

@@ -28,7 +28,7 @@ from transom.plan.planner import Planner
 from transom.results.batch_input import BatchInput
 from transom.results.close import Reader, combined_windows
 from transom.results.lower import Reading, Scattered
-from transom.results.query_boundary import boundary, passed_boundary
+from transom.results.query_boundary import boundary, boundary_before_it_joined, passed_boundary
 from transom.results.readers import StreamReaders
 from transom.results.reported_results import changelog, group_values, with_finals
 from transom.results.result_rows import LoweredWindows, Moment, ResultBatch, Results, finish
@@ -96,7 +96,21 @@ def correct_results(
                         changes.append(ResultBatch([query.name], np.array([0, len(table)]), table))
         for query in queries:
             _check_limit(query, reported.get(query.name), limit)
-    return replace(after, reported=reported), changes
+    return replace(_without_passed(after, correctors), reported=reported), changes
+
+
+def _without_passed(state: State, correctors: Mapping[str, Sequence[CompiledQuery]]) -> State:
+    """The state without what was closed when queries joined, once no late row can correct windows from then."""
+    changed = {}
+    for query in (query for queries in correctors.values() for query in queries):
+        own = state.queries.get(query.name)
+        if own is None or own.closed_before is None:
+            continue
+        closed = state.stream(query.query.stream).clock(query.clock).closed
+        passed, latest = closed.delayed(query.query.retention).watermark(), own.closed_before.latest
+        if latest is None or (passed is not None and passed >= latest):
+            changed[query.name] = replace(own, closed_before=None)
+    return replace(state, queries={**state.queries, **changed}) if changed else state
 
 
 def _refuse_executors(state: State, queries: Sequence[CompiledQuery]) -> None:
@@ -131,6 +145,7 @@ def _late_cells(before: State, query: CompiledQuery, batch: BatchInput) -> LateC
         return None
     spec, closed, passed = query.query.window, boundary(query, stream, own), passed_boundary(query, stream)
     assert passed is not None
+    joined = boundary_before_it_joined(query, own)
     times = closed.view.anywhere
     until = times.pairs[-1][1] if times else LOWEST
     if own.forced is not None:
@@ -149,8 +164,9 @@ def _late_cells(before: State, query: CompiledQuery, batch: BatchInput) -> LateC
     names = group_columns(len(query.query.keys))
     keys = [one_array(cells[name]) for name in names]
     wids, at = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for rows, (was, gone) in split_by_view([closed.view, passed.view], keys, len(starts)):
-        correctable = closed.wids(query, was) - passed.wids(query, gone)
+    views = [closed.view, passed.view, joined.view]
+    for rows, (was, gone, earlier) in split_by_view(views, keys, len(starts)):
+        correctable = closed.wids(query, was) - passed.wids(query, gone) - joined.wids(query, earlier)
         for start, stop in correctable:
             wid, of = expand_runs(np.maximum(firsts[rows], start), np.minimum(lasts[rows], stop - 1) + 1)
             wids.append(wid)

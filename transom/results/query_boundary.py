@@ -18,6 +18,7 @@ from transom.results.close import Boundary, windows_open
 from transom.state.state import QueryState, State, StreamState
 from transom.storage.shard_refs import ShardRef
 from transom.windows import ids as windows
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 
 Held = tuple[Ints, list[pa.Array]]  # the starts of slices, and the columns of their groups
@@ -38,6 +39,12 @@ def passed_boundary(query: CompiledQuery, stream: StreamState) -> Boundary | Non
     if not query.query.retention:
         return None
     closed = stream.clock(query.query.clock).closed.delayed(query.query.retention)
+    return Boundary(closed.view(query.closing_columns, query.pinned), IntervalSet())
+
+
+def boundary_before_it_joined(query: CompiledQuery, query_state: QueryState) -> Boundary:
+    """Which windows had closed before a query joined: it gave no final results of them."""
+    closed = query_state.closed_before or Closed()
     return Boundary(closed.view(query.closing_columns, query.pinned), IntervalSet())
 
 

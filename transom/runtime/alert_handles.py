@@ -6,7 +6,6 @@ import re
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -73,7 +72,10 @@ class AlertSummary:
 
 @dataclass(frozen=True)
 class AlertSinkStatus:
-    """A sink of alerts, and what it has delivered since the engine started. Only a webhook has a queue."""
+    """A sink of alerts, and what it has delivered since the engine started. Only a webhook has a queue.
+
+    `last_delivered` is when it last got events, in microseconds since 1970.
+    """
 
     name: str
     kind: str
@@ -83,6 +85,35 @@ class AlertSinkStatus:
     given_up: int = 0
     lost: int = 0
     last_failure: str | None = None
+    last_delivered: int | None = None
+
+
+@dataclass
+class _BatchSink:
+    """A sink that batches write to, and what it got since the engine started; events count when they are committed."""
+
+    sink: AlertFiles | AlertTopic
+    delivered: int = 0
+    failures: int = 0
+    last_failure: str | None = None
+    last_delivered: int | None = None
+
+    def write(self, report: BatchReport, reason: Callable[[BaseException], str]) -> None:
+        """Write the events of a batch before it is committed."""
+        try:
+            self.sink.write(report.batch_id, report.alerts)
+        except Exception as error:
+            self.failures += 1
+            self.last_failure = reason(error)
+            raise
+        self.last_failure = None
+
+    def committed(self, events: Sequence[AlertEvent], now: int) -> None:
+        """Count the events of a committed batch."""
+        count = sum(is_for(self.sink.name, event) for event in events)
+        if count:
+            self.delivered += count
+            self.last_delivered = now
 
 
 class AlertHandle:
@@ -117,8 +148,7 @@ class Alerting:
         wake: Callable[[], None],
     ):
         self._loop, self._bound, self._wake = loop, bound, wake
-        self._batch_sinks: dict[str, AlertFiles | AlertTopic] = {}  # sinks that batches write to
-        self._delivered: Counter[str] = Counter()  # the events of committed batches by such a sink
+        self._batch_sinks: dict[str, _BatchSink] = {}
         self._webhooks: dict[str, Webhook] = {}
         self._lock = threading.Lock()
         loop.listeners.append(self._write)
@@ -333,7 +363,8 @@ class Alerting:
         self._check_new(name)
         sink = AlertFiles(name, str(path))
         sink.guarded, sink.sync = self._loop.store.guarded, self._loop.store.sync
-        files = [other.path for other in self._batch_sinks.values() if isinstance(other, AlertFiles)]
+        others = [other.sink for other in self._batch_sinks.values()]
+        files = [other.path for other in others if isinstance(other, AlertFiles)]
         if sink.path in files:
             raise SettingError(f"another sink writes to {path} already")
         if not self._loop.continues and sink.path.is_dir() and any(sink.path.glob("*.jsonl")):
@@ -342,14 +373,14 @@ class Alerting:
                 "that run with its checkpoint"
             )
         sink.make_directory()
-        self._batch_sinks[name] = sink
+        self._batch_sinks[name] = _BatchSink(sink)
 
     def topic(self, name: str, topic: str, **options: Any) -> None:
         """Send events to a topic of Kafka, at least once; `options` are those of a `kafka` sink, and need Spark."""
         self._check_new(name)
         sink = self._loop.backend.sink("kafka", {**options, "topic": topic})
         sink.guarded = self._loop.store.guarded
-        self._batch_sinks[name] = AlertTopic(name, sink, self._loop.backend)
+        self._batch_sinks[name] = _BatchSink(AlertTopic(name, sink, self._loop.backend))
 
     def webhook(self, name: str, url: str, **options: Any) -> Webhook:
         """Post events to a URL, at least once; options are `format`, `secret`, `headers`, `timeout` and `attempts`.
@@ -390,8 +421,15 @@ class Alerting:
     def sinks(self) -> list[AlertSinkStatus]:
         """The sinks of alerts, and what they delivered."""
         written = [
-            AlertSinkStatus(name, sink.kind, delivered=self._delivered[name])
-            for name, sink in self._batch_sinks.items()
+            AlertSinkStatus(
+                name,
+                each.sink.kind,
+                delivered=each.delivered,
+                failures=each.failures,
+                last_failure=each.last_failure,
+                last_delivered=each.last_delivered,
+            )
+            for name, each in self._batch_sinks.items()
         ]
         webhooks = [
             AlertSinkStatus(sink.name, sink.kind, sink.queued, **vars(sink.counts))
@@ -401,12 +439,13 @@ class Alerting:
 
     def _write(self, report: BatchReport) -> None:
         for sink in self._batch_sinks.values():
-            sink.write(report.batch_id, report.alerts)
+            sink.write(report, self._loop.backend.error_text)
 
     def _committed(self, report: BatchReport) -> None:
         if report.alerts:
-            for name in self._batch_sinks:
-                self._delivered[name] += sum(is_for(name, event) for event in report.alerts)
+            now = self._loop.clock()
+            for written in self._batch_sinks.values():
+                written.committed(report.alerts, now)
             for sink in self._webhooks.values():
                 sink.wake()
 

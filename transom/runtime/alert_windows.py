@@ -10,11 +10,15 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from transom.alerts.evaluation import RuleInput, WindowTimes, group_key
+from transom.alerts.evaluation import RuleInput, WindowTimes
+from transom.alerts.group_reports import GroupReports
 from transom.alerts.machine import WindowReport
 from transom.api.value_text import value_to_text
+from transom.columns.arrays import Ints, one_array
 from transom.columns.readable_values import readable_table
 from transom.elements import AlertRule, ClockKind, Kind
 from transom.plan.compiled_query import CompiledQuery
@@ -31,6 +35,8 @@ from transom.windows.intervals import LOWEST, IntervalSet
 # Characters of a value in an event. Group values are not cut: they tell groups apart.
 LONGEST_EVENT_VALUE = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_JSON = json.JSONEncoder(ensure_ascii=False)  # writes groups as `group_key` does
+_ESCAPED = r'["\\\x00-\x1f]'  # what JSON escapes in a text
 _ANNOUNCED, _WITHDRAWN = "early", "withdrawn"  # decisions of a query WITH CONFIDENCE
 
 
@@ -94,33 +100,86 @@ def instant_text(microseconds: int) -> str:
         return f"{microseconds} microseconds"
 
 
-def reports_of(query: Query, table: pa.Table) -> dict[str, list[WindowReport]]:
+def reports_of(query: Query, table: pa.Table) -> GroupReports:
     """The reports in the result rows of a query, by group.
 
     A final row says that HAVING holds. An early row counts only if it has a decision: the engine may announce
     before the window closes that HAVING will hold. Corrections of a final row do not count: the alert went on.
     """
-    table = readable_table(table)
-    names = table.column_names
     keys, values = _columns(query)
     taken = {name for name, _ in query.selected}
-    kinds = table[free_name("kind", taken)].to_pylist()
+    kinds = table[free_name("kind", taken)].cast(pa.string())
+    counts, is_early = pc.equal(kinds, Kind.FINAL.value), pc.equal(kinds, Kind.EARLY.value)
     decided = free_name(DECISION, taken)
-    decisions = table[decided].to_pylist() if decided in names else [None] * len(table)
-    wids = _wids(query, table.column(1))
-    selected = table.select([*dict.fromkeys((*keys.values(), *values))]).to_pylist()
-    reports: dict[str, list[WindowReport]] = {}
-    for row, wid, kind, decision in zip(selected, wids, kinds, decisions, strict=True):
-        is_early = kind == Kind.EARLY.value
-        if is_early and decision not in (_ANNOUNCED, _WITHDRAWN):
-            continue
-        if not is_early and kind != Kind.FINAL.value:
-            continue
-        group = group_key({name: plain_json_value(row[column]) for name, column in keys.items()})
-        shown = {name: event_value(row[name]) for name in values}
-        report = WindowReport(wid, shown, decision != _WITHDRAWN, is_early)
-        reports.setdefault(group, []).append(report)
-    return reports
+    decisions = pa.nulls(len(table), pa.string())
+    if decided in table.column_names:
+        decisions = table[decided].cast(pa.string())
+        has_decision = pc.is_in(decisions, value_set=pa.array([_ANNOUNCED, _WITHDRAWN]))
+        counts = pc.or_(counts, pc.and_(is_early, has_decision))
+    chosen = pa.array(np.flatnonzero(np.asarray(counts)))
+    table = table.take(chosen)
+    is_early, is_withdrawn = (
+        np.asarray(pc.fill_null(marks, False).take(chosen))
+        for marks in (is_early, pc.equal(decisions, _WITHDRAWN))
+    )
+    wids, shown = _wids(query, table.column(1)), table.select([*dict.fromkeys(values)])
+
+    def make(rows: Ints) -> list[WindowReport]:
+        some = readable_table(shown.take(pa.array(rows)))
+        columns = [map(event_value, column.to_pylist()) for column in some.columns]
+        dicts = [dict(zip(some.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return list(
+            map(
+                WindowReport,
+                wids[rows].tolist(),
+                dicts or [{}] * len(rows),
+                (~is_withdrawn[rows]).tolist(),
+                is_early[rows].tolist(),
+            )
+        )
+
+    groups = readable_table(table.select([*dict.fromkeys(keys.values())]))
+    texts = group_texts({name: one_array(groups[column]) for name, column in keys.items()}, len(table))
+    return GroupReports(texts, wids, is_early, make)
+
+
+def group_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    r"""The group of each row as JSON, as `group_key` makes it of one.
+
+    >>> group_texts({"site": pa.array([1, None]), "name": pa.array(["a", 'b"'])}, 2).to_pylist()
+    ['{"site": 1, "name": "a"}', '{"site": null, "name": "b\\""}']
+    """
+    parts: list[str | pa.Array] = []
+    for name, column in columns.items():
+        parts += [f"{', ' if parts else '{'}{_JSON.encode(name)}: ", _json_texts(column)]
+    if not parts:
+        return pa.array(["{}"] * rows, pa.large_string())
+    return _joined(*parts, "}")
+
+
+def _joined(*parts: str | pa.Array) -> pa.Array:
+    """Texts one after the other, row by row; those that are the same for all rows are given once."""
+    texts = [pa.scalar(each, pa.large_string()) if isinstance(each, str) else each for each in (*parts, "")]
+    return pc.binary_join_element_wise(*texts)
+
+
+def _json_texts(column: pa.Array) -> pa.Array:
+    """The values of a column as JSON, each different value made once."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.string()).cast(pa.large_string()).fill_null("null")
+    if pa.types.is_nested(kind):
+        texts = [_JSON.encode(plain_json_value(value)) for value in column.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if is_text and not pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
+        return _joined('"', column.cast(pa.large_string()), '"').fill_null("null")
+    # Values that are equal may have different texts: 0.0 and -0.0.
+    bits = {pa.float64(): pa.int64(), pa.float32(): pa.int32()}.get(kind)
+    encoded = (column if bits is None else column.view(bits)).dictionary_encode()
+    values = encoded.dictionary if bits is None else encoded.dictionary.view(kind)
+    texts = [_JSON.encode(plain_json_value(value)) for value in values.to_pylist()]
+    return pa.array(texts, pa.large_string()).take(encoded.indices).fill_null("null")
 
 
 def _columns(query: Query) -> tuple[dict[str, str], list[str]]:
@@ -135,25 +194,24 @@ def _columns(query: Query) -> tuple[dict[str, str], list[str]]:
     )
 
 
-def _wids(query: Query, ends: pa.ChunkedArray) -> list[int]:
+def _wids(query: Query, ends: pa.ChunkedArray) -> Ints:
     """The ids of windows by their ends."""
     if pa.types.is_date(ends.type):
         ends = ends.cast(pa.timestamp("us"))
     # The first window that ends after the microsecond before.
     numbers = ends.cast(pa.int64()).to_numpy() - 1
-    wids: list[int] = windows.wid_from(query.window, numbers).tolist()
-    return wids
+    return windows.wid_from(query.window, numbers)
 
 
-def closed_by_group(query: CompiledQuery, state: State) -> Callable[[str], int]:
-    """A function from a group to the id below which its windows are closed."""
+def closed_by_group(query: CompiledQuery, state: State) -> tuple[Callable[[str], int], int | None]:
+    """A function from a group to the id below which its windows are closed; and that id if all groups have the same."""
     query_state = state.queries.get(query.name)
     if query_state is None:
-        return lambda group: LOWEST
+        return lambda group: LOWEST, LOWEST
     closed = boundary(query, state.stream(query.query.stream), query_state)
     if closed.view.uniform:
         below = _prefix(closed.wids(query, closed.view.of({})))
-        return lambda group: below
+        return lambda group: below, below
     names = list(_columns(query.query)[0])
     view = _with_json_values(closed.view)
 
@@ -163,7 +221,7 @@ def closed_by_group(query: CompiledQuery, state: State) -> Callable[[str], int]:
         places = {place: values[name] for place, name in enumerate(names)}
         return _prefix(Boundary(view, closed.forced).wids(query, view.of(places)))
 
-    return closed_below
+    return closed_below, None
 
 
 def _prefix(wids: IntervalSet) -> int:
@@ -193,14 +251,14 @@ class RuleInputs:
 
     def __init__(self, state: State, results: Mapping[str, pa.Table]):
         self.state, self.results = state, results
-        self._read: dict[str, tuple[WindowTimes, dict[str, list[WindowReport]], Callable[[str], int]]] = {}
+        self._read: dict[str, tuple[WindowTimes, GroupReports, Callable[[str], int], int | None]] = {}
 
     def of(self, rule: AlertRule, query: CompiledQuery, identity: str, ended: str | None) -> RuleInput:
         """What it brings to an alert on a query."""
         read = self._read.get(query.name)
         if read is None:
             results = self.results.get(query.name)
-            reports = {} if results is None else dict(sorted(reports_of(query.query, results).items()))
-            read = times_of_windows(query.query), reports, closed_by_group(query, self.state)
+            reports = GroupReports.none() if results is None else reports_of(query.query, results)
+            read = times_of_windows(query.query), reports, *closed_by_group(query, self.state)
             self._read[query.name] = read
         return RuleInput(rule, identity, *read, ended)

@@ -145,7 +145,8 @@ class Engine:
         return session
 
     def __repr__(self) -> str:
-        streams = ", ".join(self._loop.declared.streams) or "no streams"
+        declared = [name for name, stream in self._loop.declared.queried().items() if stream.derived is None]
+        streams = ", ".join(declared) or "no streams"
         return f"<engine ({self._backend.name}) with {counted(len(self.queries()), 'query', 'queries')} over {streams}>"
 
     def _repr_html_(self) -> str:

@@ -94,11 +94,15 @@ def _summed(*parts: WorkDone) -> WorkDone:
 
 @dataclass(frozen=True)
 class RetainedProgress:
-    """The rows that a stream retains, their size in bytes, and for how many of them there are sealed slices."""
+    """The rows that a stream retains, their size in bytes, and for how many of them there are sealed slices.
+
+    `missed_deadlines` is how often the making of slices took too long since the engine started; it is tried again.
+    """
 
     rows: int = 0
     bytes: int = 0
     sliced_rows: int = 0
+    missed_deadlines: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ class StreamProgress:
             shown.append(
                 f"retained {self.retained.rows:,}, of them in sealed slices {self.retained.sliced_rows:,}"
             )
+        if self.retained.missed_deadlines:
+            shown.append(f"deadlines missed by sealed slices {self.retained.missed_deadlines:,}")
         shown += [f"{_PROBLEM_TEXTS[Problem(kind)]} {count:,}" for kind, count in self.file_problems.items()]
         return ", ".join(shown)
 
@@ -168,7 +174,9 @@ def _retained(loop: BatchLoop, stream: str) -> RetainedProgress:
     if listed is None:
         return RetainedProgress()
     rows, size = sum(file.rows for file in listed.files), sum(file.bytes for file in listed.files)
-    return RetainedProgress(rows, size, loop.history.slices.rows(stream))
+    history = loop.history
+    missed = history.slice_work.missed_deadlines[stream]
+    return RetainedProgress(rows, size, history.slices.rows(stream), missed)
 
 
 def _watermark_text(stream: StreamProgress) -> str:

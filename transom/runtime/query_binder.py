@@ -100,7 +100,9 @@ class QueryBinder:
                 f"{_subject(corrected)} has EMIT CORRECTIONS, and the engine keeps all slices on the executors, where "
                 "closed windows can't be corrected: leave out the clause, or use state='auto' or state='driver'"
             )
-        with suppress(StateError):  # a stream of the checkpoint is not declared: its queries can't be read yet
+        with suppress(
+            StateError
+        ):  # a stream of the checkpoint is not declared: its queries can't be read yet
             directory.bind()
         with directory.lock:
             living = directory.registry.compiled() if directory.registry.is_bound else {}

@@ -1,12 +1,13 @@
 """The work on sealed slices: rows of registered queries' selections are added up while there is nothing else to do.
 
-Each step adds up some rows of one file, within the limit of time of a batch. What fails is given up until the engine
-starts again: rows answer everything, too.
+Each step adds up some rows of one file, within the limit of time of a batch. What takes longer is tried again some
+batches later; what fails is given up until the engine starts again: rows answer everything, too.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -32,21 +33,38 @@ from transom.runtime.slice_tiers import (
     worthwhile_tiers,
 )
 from transom.state.retained_rows import RetainedBatch, RetainedFile
+from transom.windows.intervals import HIGHEST
 
 log = logging.getLogger("transom")
 
 FEWEST_ROWS = 10_000  # of a file with slices: a smaller one is replayed in milliseconds
+
+# Batches until what missed the deadline is tried again; four times as many after each further miss.
+FIRST_SLICE_WAIT = 16
+LONGEST_SLICE_WAIT = 4_096
 
 ReplayMaker = Callable[[CompiledQuery, Stream], BatchReplay]
 
 
 @dataclass
 class _Wanted:
-    """The queries of a stream, what is made for them, and the files of rows for which that was tried."""
+    """The queries of a stream, what is made for them, and the files of rows for which that was tried.
+
+    After the batch `retry_after`, all files are looked at again, for the sake of what took too long.
+    """
 
     queries: Sequence[CompiledQuery]
     selections: Sequence[CompiledQuery]
     tried: set[str] = field(default_factory=set)
+    retry_after: int = HIGHEST
+
+
+@dataclass(frozen=True)
+class _Missed:
+    """How often in a row the slices of a selection took too long, and the batch after which they are tried again."""
+
+    times: int
+    until: int
 
 
 class SliceWork:
@@ -59,14 +77,18 @@ class SliceWork:
         backend: Backend,
         most: int,
         time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
+        last_batch: Callable[[], int] = lambda: 0,
     ):
         self.slices, self.history = slices, slices.history
         self.make_replay, self.backend = make_replay, backend
         self.most = most  # selections of a stream
         self.time_limit = time_limit  # of a step of the work
+        self.last_batch = last_batch  # the number of the last committed batch
         self._work: Iterator[None] | None = None
         self._wanted: dict[str, _Wanted] = {}  # by stream
-        self._given_up: set[tuple[str, str]] = set()  # files of rows, or streams, and selections
+        self._given_up: set[tuple[str, str]] = set()  # files of rows and selections
+        self._missed: dict[tuple[str, str], _Missed] = {}  # by file of rows, or stream, and selection
+        self.missed_deadlines: Counter[str] = Counter()  # by stream, since the engine started
         self._failed_streams: set[str] = set()
 
     def forget(self, paths: Iterable[str]) -> None:
@@ -75,6 +97,7 @@ class SliceWork:
         for wanted in self._wanted.values():
             wanted.tried -= gone
         self._given_up = {(place, selection) for place, selection in self._given_up if place not in gone}
+        self._missed = {key: missed for key, missed in self._missed.items() if key[0] not in gone}
 
     def seal(self, streams: Mapping[str, Stream], reading: Callable[[str], Sequence[CompiledQuery]]) -> bool:
         """Add up some rows that no slices have yet; whether there were some."""
@@ -120,6 +143,8 @@ class SliceWork:
         if wanted is None or wanted.queries is not queries:
             wanted = self._wanted[stream.name] = _Wanted(queries, self._selections(queries, stream))
         waiting = self.history.waits_for_merge(stream.name)
+        if self.last_batch() > wanted.retry_after:
+            wanted.tried, wanted.retry_after = set(), HIGHEST
         for file in reversed(retained.files) if wanted.selections else ():
             is_small = file.rows < FEWEST_ROWS or file.path in waiting
             if is_small or file.bytes > LARGEST_MERGE or file.path in wanted.tried:
@@ -153,8 +178,22 @@ class SliceWork:
             query
             for query in wanted
             if not any(record.answers(query, stream, self.slices.zone) for record in records)
-            and not {(file.path, query.selection), (stream.name, query.selection)} & self._given_up
+            and (file.path, query.selection) not in self._given_up
+            and not self._waits(file, stream, query)
         ]
+
+    def _waits(self, file: RetainedFile, stream: Stream, query: CompiledQuery) -> bool:
+        """Whether the slices of a selection took too long, and it is too early to try again."""
+        waits = [
+            missed.until
+            for place in (file.path, stream.name)
+            if (missed := self._missed.get((place, query.selection))) is not None
+            and self.last_batch() <= missed.until
+        ]
+        if waits:
+            wanted = self._wanted[stream.name]
+            wanted.retry_after = min(wanted.retry_after, *waits)
+        return bool(waits)
 
     def _delete_unwanted(self, file: RetainedFile, stream: Stream, wanted: _Wanted) -> None:
         """Delete the oldest slices of a file's rows that no wanted selection uses, if there are more than the limit."""
@@ -199,21 +238,43 @@ class SliceWork:
     ) -> Iterator[None]:
         """Do a step of work within the limit of time.
 
-        A selection whose step fails is given up for the file. One that takes too long is given up for the stream: the
-        next file would take as long, and batches wait.
+        A selection whose step fails is given up for the file. One that takes too long is tried again after some
+        batches, each time after more; all files of the stream wait for that, because the next one may take as long.
         """
         try:
             with self.time_limit():
                 yield
-        except Exception as error:
-            place = stream.name if isinstance(error, DeadlineError) and not is_reading else file.path
-            self._given_up |= {(place, query.selection) for query in queries}
+        except DeadlineError as error:
+            place = file.path if is_reading else stream.name
+            self.missed_deadlines[stream.name] += 1
             log.warning(
-                "rows of %s are not added up to sealed slices (WHERE %s) until the engine starts again: %s",
+                "rows of %s are not added up to sealed slices (WHERE %s) until batch %s: %s",
                 place,
-                " or ".join(" AND ".join(query.conjunct_texts) or "true" for query in queries),
+                _conditions_text(queries),
+                f"{self._note_missed(place, stream, queries):,}",
                 self.backend.error_text(error),
             )
+        except Exception as error:
+            self._given_up |= {(file.path, query.selection) for query in queries}
+            log.warning(
+                "rows of %s are not added up to sealed slices (WHERE %s) until the engine starts again: %s",
+                file.path,
+                _conditions_text(queries),
+                self.backend.error_text(error),
+            )
+
+    def _note_missed(self, place: str, stream: Stream, queries: Sequence[CompiledQuery]) -> int:
+        """Note that slices took too long; the batch after which they are tried again."""
+        last, latest = self.last_batch(), self.last_batch()
+        for query in queries:
+            key = place, query.selection
+            times = self._missed[key].times if key in self._missed else 0
+            wait = min(FIRST_SLICE_WAIT * 4**times, LONGEST_SLICE_WAIT)
+            self._missed[key] = _Missed(times + 1, last + wait)
+            latest = max(latest, last + wait)
+            wanted = self._wanted[stream.name]
+            wanted.retry_after = min(wanted.retry_after, last + wait)
+        return latest
 
     def _steps(
         self,
@@ -239,6 +300,8 @@ class SliceWork:
             records = [TierRecord.of(place, batches) for place in range(len(TIERS))]
             tiers = worthwhile_tiers(layout, parts, records, base)
         self.slices.write(file, stream, SliceRecord.of(query, replay, self.slices.zone), tiers)
+        for missing in (file.path, stream.name):
+            self._missed.pop((missing, query.selection), None)
 
     def _with_few_slices(
         self, query: CompiledQuery, stream: Stream, sample: pa.Table
@@ -250,6 +313,11 @@ class SliceWork:
             if slices * ROWS_PER_SLICE <= sample.num_rows:
                 return place, replay
         raise AssertionError("not reached")
+
+
+def _conditions_text(queries: Sequence[CompiledQuery]) -> str:
+    """The conditions of some selections, for a message."""
+    return " or ".join(" AND ".join(query.conjunct_texts) or "true" for query in queries)
 
 
 def _with_all_calls(alike: Sequence[CompiledQuery]) -> CompiledQuery:

@@ -62,7 +62,14 @@ class StreamHistory:
         self.slices = SealedSlices(store, self.rows, backend.time_zone)
         self.backfills = Backfills(directory, declared, self.rows, backend, strategy, self.slices, time_limit)
         limits = strategy.limits
-        self._slice_work = SliceWork(self.slices, self.replay, backend, limits.sealed_selections, time_limit)
+        self.slice_work = SliceWork(
+            self.slices,
+            self.replay,
+            backend,
+            limits.sealed_selections,
+            time_limit,
+            lambda: self._committed_state().batch_id,
+        )
         self._unmerged: set[str] = set()  # streams whose files of rows can't be merged ahead
 
     def _missed(self, clock: Clock) -> IntervalSet:
@@ -161,7 +168,7 @@ class StreamHistory:
     def commit(self, retained: Mapping[str, RetainedRows]) -> list[str]:
         """Let readers see the files that a commit lists; the files that it does not list any more."""
         gone = self.rows.commit(retained)
-        self._slice_work.forget(gone)
+        self.slice_work.forget(gone)
         return [*gone, *self.slices.without_rows(gone)]
 
     # --- between batches ---
@@ -176,7 +183,7 @@ class StreamHistory:
 
     def tend(self) -> bool:
         """Merge some files of retained rows, or add up some rows to sealed slices; whether there were some."""
-        return self._merge_ahead() or self._slice_work.seal(
+        return self._merge_ahead() or self.slice_work.seal(
             self.declared.streams, self.directory.registry.reading
         )
 

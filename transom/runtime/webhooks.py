@@ -85,6 +85,7 @@ class WebhookCounts:
     given_up: int = 0  # events that were not delivered
     lost: int = 0  # events that left the history before they were delivered
     last_failure: str | None = None
+    last_delivered: int | None = None  # when the receiver last took events, in microseconds since 1970
 
 
 class Webhook:
@@ -219,6 +220,7 @@ class Webhook:
             self._attempt, self._next_attempt = 0, 0.0
             return True
         self.counts.delivered += len(events)
+        self.counts.last_delivered = time.time_ns() // 1_000
         self._attempt, self._next_attempt, self.counts.last_failure = 0, 0.0, None
         return True
 

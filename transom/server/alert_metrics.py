@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from transom.api.alert_records import AlertSinkInfo
 from transom.server.served_alerts import ServedAlerts
 
 
@@ -35,6 +36,11 @@ def alert_metrics(alerts: ServedAlerts, limit: int) -> Iterator[Metric]:
     )
     untracked.add_metric((), sum(rule.untracked for rule in rules))
     yield untracked
+    yield from _sink_metrics(alerts.sinks())
+
+
+def _sink_metrics(sinks: Sequence[AlertSinkInfo]) -> Iterator[Metric]:
+    """What sinks delivered; only a webhook has a queue, and gives events up."""
     queued = GaugeMetricFamily("transom_alert_sink_queued", "Events that wait for a sink.", labels=("sink",))
     events = CounterMetricFamily(
         "transom_alert_sink_events", "Events of a sink by outcome.", labels=("sink", "outcome")
@@ -42,11 +48,18 @@ def alert_metrics(alerts: ServedAlerts, limit: int) -> Iterator[Metric]:
     failures = CounterMetricFamily(
         "transom_alert_sink_failures", "Attempts of a sink that failed.", labels=("sink",)
     )
-    for sink in alerts.sinks():
-        if sink.kind != "webhook":
-            continue
-        queued.add_metric((sink.name,), sink.queued)
+    last = GaugeMetricFamily(
+        "transom_alert_sink_last_delivered_timestamp_seconds",
+        "When a sink last got events, in seconds since 1970.",
+        labels=("sink",),
+    )
+    for sink in sinks:
         failures.add_metric((sink.name,), sink.failures)
-        for outcome in ("delivered", "given_up", "lost"):
-            events.add_metric((sink.name, outcome), getattr(sink, outcome))
-    yield from (queued, events, failures)
+        events.add_metric((sink.name, "delivered"), sink.delivered)
+        if sink.last_delivered is not None:
+            last.add_metric((sink.name,), sink.last_delivered / 1e6)
+        if sink.kind == "webhook":
+            queued.add_metric((sink.name,), sink.queued)
+            for outcome in ("given_up", "lost"):
+                events.add_metric((sink.name, outcome), getattr(sink, outcome))
+    yield from (queued, events, failures, last)

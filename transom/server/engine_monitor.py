@@ -71,6 +71,9 @@ class EngineMonitor:
     def status(self, subscribers: int) -> ServiceStatus:
         """The state of the whole service."""
         progress = self.progress()
+        # The rows of derived streams are those of others, which are counted already.
+        declared = {name for name, info in self.engine.streams().items() if not info.derived_from}
+        streams = {name: stream for name, stream in progress.streams.items() if name in declared}
         return ServiceStatus(
             state=self.state,
             failure=self.failure,
@@ -81,12 +84,12 @@ class EngineMonitor:
             spent=dict(progress.spent),
             queries=sum(not is_preview(name) for name in self.engine.queries()),
             suspended=len(progress.suspended),
-            streams=len(progress.streams),
+            streams=len(streams),
             subscribers=subscribers,
             state_bytes=progress.state_bytes,
             executor_bytes=progress.executor_bytes,
-            rows=sum(stream.rows for stream in progress.streams.values()),
-            rate=sum(self.history.rate(name) for name in progress.streams),
+            rows=sum(stream.rows for stream in streams.values()),
+            rate=sum(self.history.rate(name) for name in streams),
             saved=progress.sharing.work.ratio,
             warning=self.engine.warning,
         )

@@ -171,6 +171,14 @@ def _history_metrics(progress: Progress) -> Iterator[Metric]:
     yield rows
     sizes = {name: float(one.bytes) for name, one in retained.items()}
     yield _labelled_gauge("transom_retained_bytes", "Size of the retained rows.", "stream", sizes)
+    missed = CounterMetricFamily(
+        "transom_slice_missed_deadlines",
+        "How often the making of sealed slices took longer than the deadline of a batch.",
+        labels=("stream",),
+    )
+    for name, one in retained.items():
+        missed.add_metric((name,), one.missed_deadlines)
+    yield missed
 
 
 def _stream_metrics(streams: list[StreamStatus]) -> Iterator[Metric]:

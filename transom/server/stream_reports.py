@@ -75,6 +75,7 @@ class StreamReports:
             in_time=progress.clocks.in_time,
             wanted_in_time=_wanted_in_time(progress),
             clocks=progress.clocks.clocks,
+            derived_from=info.derived_from,
         )
 
     def detail(self, name: str, queries: Sequence[QueryStatus]) -> StreamDetail:

@@ -121,12 +121,14 @@ class QueryState:
 
     A query adds to the first of its `homes` (ids of selections) and reads all of them. Rows lay in `unseen`
     before the query joined, so that windows that meet it are incomplete; None until the first batch. Windows
-    with an id below `forced` were closed because the stream ended or fell idle.
+    with an id below `forced` were closed because the stream ended or fell idle. `closed_before` is what was closed
+    when a query with EMIT CORRECTIONS joined: it gave no final results of these windows, and corrects none of them.
     """
 
     homes: tuple[int, ...]
     unseen: IntervalSet | None = IntervalSet()
     forced: int | None = None
+    closed_before: Closed | None = None
 
     def for_window(self, shortest: int) -> QueryState:
         """The state with as few unseen intervals as tell windows apart that are no shorter: there are many queries."""

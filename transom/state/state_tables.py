@@ -6,6 +6,7 @@ types: there are few kinds, which are JSON.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from transom.state.commit_record import QueryRecord
 from transom.state.state import QueryState, SelectionState
+from transom.state.state_json import decode_closed, encode_closed
 from transom.windows.intervals import IntervalSet
 
 QUERY_SCHEMA = pa.schema(
@@ -26,6 +28,7 @@ QUERY_SCHEMA = pa.schema(
         "forced_until": pa.int64(),
     }
 )
+CLOSED_FIELD = pa.field("closed_before", pa.string())  # JSON; a column only if a query has some
 REGISTERED_SCHEMA = pa.schema(
     {
         "name": pa.string(),
@@ -66,19 +69,29 @@ def encode_queries(queries: Mapping[str, QueryState]) -> pa.Table:
         ],
         [state.forced for state in states],
     ]
-    return _table(columns, QUERY_SCHEMA)
+    table = _table(columns, QUERY_SCHEMA)
+    if all(state.closed_before is None for state in states):
+        return table
+    closed = [
+        None if state.closed_before is None else json.dumps(encode_closed(state.closed_before))
+        for state in states
+    ]
+    return table.append_column(CLOSED_FIELD, pa.array(closed, CLOSED_FIELD.type))
 
 
 def decode_queries(table: pa.Table) -> dict[str, QueryState]:
     """The queries of a table."""
-    columns = (table[name].to_pylist() for name in QUERY_SCHEMA.names)
+    columns = [table[name].to_pylist() for name in QUERY_SCHEMA.names]
+    has_closed = CLOSED_FIELD.name in table.column_names
+    columns.append(table[CLOSED_FIELD.name].to_pylist() if has_closed else [None] * table.num_rows)
     return {
         name: QueryState(
             tuple(homes),
             None if ends is None else IntervalSet(tuple(zip(ends[0::2], ends[1::2], strict=True))),
             forced,
+            None if closed is None else decode_closed(json.loads(closed)),
         )
-        for name, homes, ends, forced in zip(*columns, strict=True)
+        for name, homes, ends, forced, closed in zip(*columns, strict=True)
     }
 
 

@@ -42,6 +42,7 @@ from transom.plan.strategy import Strategy
 from transom.plan.subject import Subject
 from transom.state.state import QueryState, SelectionState, State
 from transom.storage.shard_refs import ShardRef
+from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.slices import crossed_slices
 
@@ -98,7 +99,7 @@ def _admit(state: State, change: Membership, strategy: Strategy) -> tuple[State,
         if replacement is not None and replacement.takes_over(
             state, own := state.queries[replacement.renamed.name]
         ):
-            changed.take_over(query, own)
+            changed.take_over(query, own, replacement.keeps_reported)
             choices.append(
                 _choice(
                     query, f"keeps selection {own.homes[0]}", "it needs the same slices", "keeps_selection"
@@ -380,10 +381,20 @@ class _Change:
 
     def join(self, query: CompiledQuery, home: int, unseen: IntervalSet | None) -> None:
         self.members.setdefault(home, []).append(query.name)
-        self.queries[query.name] = QueryState((home,), unseen).for_window(query.query.window.shortest)
+        own = QueryState((home,), unseen, closed_before=self._closed_before(query))
+        self.queries[query.name] = own.for_window(query.query.window.shortest)
 
-    def take_over(self, query: CompiledQuery, own: QueryState) -> None:
-        """Let a query read what the query that it replaces has read."""
+    def _closed_before(self, query: CompiledQuery) -> Closed | None:
+        """What is closed already for a query that corrects results, and has given none of closed windows."""
+        if query.query.corrections is None:
+            return None
+        closed = self.before.stream(query.query.stream).clock(query.clock).closed
+        return None if closed.latest is None else closed
+
+    def take_over(self, query: CompiledQuery, own: QueryState, keeps_reported: bool) -> None:
+        """Let a query read what the query that it replaces has read; whether its reported results are its own, too."""
+        if not keeps_reported:
+            own = replace(own, closed_before=self._closed_before(query))
         for home in own.homes:
             self.members.setdefault(home, []).append(query.name)
         self.queries[query.name] = own
