@@ -39,9 +39,8 @@ from transom.backends.spark.session import start_session
 SCHEMA = "symbol string, price double, volume bigint, ts timestamp"
 BATCHES, PARTITIONS = 4, 3
 START = 1_704_110_400  # seconds since 1970
-STEP = (
-    200.0  # seconds of the stream between two probes: more than any range, so that a probe closes all windows
-)
+# Seconds of the stream between two probes: more than any range, so that a probe closes all windows.
+STEP = 200.0
 MANY = 16  # more native queries than this read a shorter topic
 PATIENCE = 180.0  # seconds that a probe waits for results
 PAUSE = 0.5  # seconds between two probes

@@ -39,9 +39,8 @@ class AccumulatorTraits:
 
     store: ExactStore = ExactStore.STATES
     reads_values: bool = True  # False: it counts rows, and takes no argument
-    is_sketch: bool = (
-        False  # a state takes the memory of many values, and merging one the time of many updates
-    )
+    # A state takes the memory of many values, and merging one the time of many updates.
+    is_sketch: bool = False
     growth: str | None = None  # what a state grows with, and what is bounded instead; None: it is bounded
 
 

@@ -188,9 +188,8 @@ class ResultKey:
     kind: str = "kind"  # the column that tells early results from final ones
     batch: str = "batch"  # the column with the batch
     condition: str = "true"  # which results have the key, in SQL
-    extent: tuple[str, str] | None = (
-        None  # the columns with the start and the end of a result, if it has a time
-    )
+    # The columns with the start and the end of a result, if it has a time.
+    extent: tuple[str, str] | None = None
     made: str = "made"  # the column that says when a result was made
     day: str = "day"  # a name that no column has, for the day of a result
     query_column: str = "query"  # the column with the query, or a name for it that no column has

@@ -15,9 +15,8 @@ from transom.api.value_text import value_to_json, value_to_text
 
 SYSTEM_COLUMN_COUNT = 7  # every result ends with kind, complete, rows, late, batch, made and latency
 LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
-PREFERENCE_COLUMNS = (
-    5  # results of a query with a preference end with batch, made, complete, share and skipped
-)
+# Results of a query with a preference end with batch, made, complete, share and skipped.
+PREFERENCE_COLUMNS = 5
 
 
 class Format(StrEnum):

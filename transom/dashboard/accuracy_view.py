@@ -29,9 +29,8 @@ from transom.dashboard.widgets import (
 from transom.errors import TransomError
 from transom.estimates import Accuracy, DecisionReport, ItemAccuracy, Score
 
-EARLIEST_POINT = (
-    5  # percent of the slide: before that, a window would be emitted before its last slide begins
-)
+# Percent of the slide: before that, a window would be emitted before its last slide begins.
+EARLIEST_POINT = 5
 
 
 class AccuracyMonitor:

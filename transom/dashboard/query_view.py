@@ -92,9 +92,8 @@ class QueryView(DashboardView):
         self.table = ResultsPanel(status.columns, no_results, most=CHARTED_RESULTS)
         self.monitor = AccuracyMonitor(actions, status.name) if status.emits_early else None
         self.lookup = LookupPanel(service, status) if self.is_lookup else None
-        self._shown_version: tuple[int, int | None, str] | None = (
-            None  # number and time of results, and the text
-        )
+        # Number and time of results, and the text.
+        self._shown_version: tuple[int, int | None, str] | None = None
         self._plan_read_at = 0.0
         self._shares_with: list[str] | None = None
         self._looked_up = False

@@ -54,12 +54,10 @@ class Limits:
     # Placement. Selections over the same groups move from the driver to the executors together.
     driver_rows: int = 1_000_000  # most rows on the driver before they move
     pushed_rows: int = 50_000  # most rows on the driver that are aggregated there, without tasks
-    table_rows: int = (
-        100_000  # most rows of a static table that the driver keeps, to join rows there and in tasks
-    )
-    listed_rows: int = (
-        10_000  # most late (or rejected) rows of a task that come with its outcome, without another job
-    )
+    # Most rows of a static table that the driver keeps, to join rows there and in tasks.
+    table_rows: int = 100_000
+    # Most late (or rejected) rows of a task that come with its outcome, without another job.
+    listed_rows: int = 10_000
     driver_groups: int = 50_000  # most groups that one task may send to the driver
     batches_to_limit: int = 4  # a batch that brings this part of `driver_rows` moves them at once
     rows_per_store_group: int = 20  # a group of a store weighs as much as so many rows of slices
@@ -73,9 +71,8 @@ class Limits:
 
     # Families. Signatures of more selections than this are mostly as many as tuples.
     signature_members: int = 64
-    tuples_per_signature: int = (
-        2  # a signature family does not pay with fewer tuples for each fragment on average
-    )
+    # A signature family does not pay with fewer tuples for each fragment on average.
+    tuples_per_signature: int = 2
     signature_tuples: int = 1024  # fewest tuples of a task by which a signature family is judged
     batches_apart: int = 64  # for so many batches selections stay out of a signature family that did not pay
 
@@ -106,15 +103,13 @@ class Limits:
     # Folding. Cells are a dense array if that is not too large; otherwise pairs of a cell and a member.
     dense_cells: int = 1 << 22  # most cells of an array
     dense_cells_per_tuple: int = 4
-    block_members: int | None = (
-        None  # most members of a range family that share an array; None: as many as pay
-    )
+    # Most members of a range family that share an array; None: as many as pay.
+    block_members: int | None = None
     grid_fold: str | None = None  # how grids are folded: by "cells" or by "members"; None: as it pays
     short_range: int = 8  # ranges of at most so many fragments are added up one by one
     pairs: int = 1 << 22  # most pairs that are expanded at once
-    edges_per_tuple: int = (
-        8  # with more edges than this and `spare_edges`, slices between tuples are not listed
-    )
+    # With more edges than this and `spare_edges`, slices between tuples are not listed.
+    edges_per_tuple: int = 8
     spare_edges: int = 1 << 16
 
     def is_too_fragmented(self, fragments: int, tuples: int) -> bool:

@@ -19,9 +19,8 @@ from transom.state.stream_joins import TIME, JoinState, kept_name
 from transom.windows.intervals import LOWEST, IntervalSet
 from transom.windows.stream_rules import StreamRules
 
-MOST_FILTERS = (
-    16  # conditions by which rows are filtered before a join; with more, the filter costs more than it saves
-)
+# Conditions by which rows are filtered before a join; with more, the filter costs more than it saves.
+MOST_FILTERS = 16
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,8 @@ class LoweredWindows:
     partial: Sequence[bool] = ()  # whether windows seen only in part are asked for, of each query
     arrivals: Sequence[Arrivals] = ()  # when rows came on each query's clock
     late: Sequence[int] = ()  # the rows that each query missed so far
-    times: tuple[NDArray[np.int64], NDArray[np.int64]] | None = (
-        None  # where windows start and end, if computed
-    )
+    # Where windows start and end, if computed.
+    times: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     facts: WindowFacts | None = None
     gap: int | None = None  # of sessions
     names: NDArray[Any] | None = None  # of the queries

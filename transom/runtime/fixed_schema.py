@@ -42,9 +42,8 @@ class FixedLayout(Enum):
     """How a format of sinks holds the columns of different queries."""
 
     MAPS = "maps"
-    SPARSE_MAPS = (
-        "sparse maps"  # for formats that repeat the name of a column in each row, and leave out nulls
-    )
+    # For formats that repeat the name of a column in each row, and leave out nulls.
+    SPARSE_MAPS = "sparse maps"
     TEXT = "text"  # JSON objects as text, for formats without maps
 
     @property

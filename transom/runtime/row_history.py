@@ -36,13 +36,10 @@ log = logging.getLogger("transom")
 MERGED_FILES = 16  # of about the same number of batches
 NEWEST_FILES = 128  # among which files to merge are looked for: older ones were merged, or can't be
 LARGEST_MERGE = 1 << 24  # bytes; more are not merged, because that happens on the driver
-PARTS_OF_SPAN = (
-    8  # a merged file covers at most this part of the time that is retained, so that it can be deleted
-)
-BATCH_ENDING, PARQUET_ENDING = (
-    ".arrow",
-    ".rows",
-)  # the endings of files: a batch is written fast, and many are small
+# A merged file covers at most this part of the time that is retained, so that it can be deleted.
+PARTS_OF_SPAN = 8
+# The endings of files: a batch is written fast, and many are small.
+BATCH_ENDING, PARQUET_ENDING = ".arrow", ".rows"
 _BATCHES = b"transom.batches"  # the key of the batches in the metadata of a file
 _SEALED_BATCHES = "_batches.json"  # the same beside files of the backend
 
@@ -52,21 +49,18 @@ class RowHistory:
 
     def __init__(self, store: Store, missed: Callable[[Clock], IntervalSet]):
         self.store = store
-        self.missed = (
-            missed  # the times of accepted rows of a clock's stream so far, of a stream that is not listed
-        )
+        # The times of accepted rows of a clock's stream so far, of a stream that is not listed.
+        self.missed = missed
         self.committed: dict[str, RetainedRows] = {}  # by stream
         self._written: dict[str, RetainedFile] = {}  # by stream, of the batch that is being processed
         self._missed: dict[str, IntervalSet] = {}  # by stream, before the first batch that is retained
         self._rows: dict[str, pa.Table | str] = {}  # by stream, of the attempt: rows, or a sealed directory
         self._bytes = 0  # of that directory
-        self._recent: dict[
-            str, tuple[list[RetainedBatch], pa.Table | None]
-        ] = {}  # by path, to be merged soon
+        # By path, to be merged soon.
+        self._recent: dict[str, tuple[list[RetainedBatch], pa.Table | None]] = {}
         self._merges: list[str] = []  # files that the batch being committed made of others
-        self._apart: set[str] = (
-            set()
-        )  # files that can't be read, or have columns of other types than those after
+        # Files that can't be read, or have columns of other types than those after.
+        self._apart: set[str] = set()
         self._ahead: dict[str, tuple[tuple[RetainedFile, ...], RetainedFile]] = {}  # by stream: files, merged
 
     def resume(self, committed: Mapping[str, RetainedRows]) -> None:

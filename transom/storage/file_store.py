@@ -53,9 +53,8 @@ class Store:
 
     def __init__(self, uri: str | Path, sync: bool = False):
         self.sync = sync  # whether files are brought to disk; only local files can be
-        self.guarded: Callable[[], AbstractContextManager[None]] = (
-            nullcontext  # of the lease, if there is one
-        )
+        # Of the lease, if there is one.
+        self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext
         self._unsynced: dict[str, None] = {}  # files and directories that `flush` brings to disk
         self._fs, self._root = file_system(uri)
         self._is_local = isinstance(self._fs, fs.LocalFileSystem)

@@ -40,9 +40,8 @@ def bind_view(
         query: relation_of(query, bound) for query, bound in registered.items() if query.casefold() in read
     }
     columns = view_columns(name, replace(catalog, streams={**results, **catalog.streams}), scalars)
-    before = (
-        f"SELECT {', '.join(map(quote, columns)) or '*'} FROM "  # there are none if the stream is unknown
-    )
+    # There are none if the stream is unknown.
+    before = f"SELECT {', '.join(map(quote, columns)) or '*'} FROM "
     is_inner = _WITH.match(text) is None
     source = (
         f"({text}\n) AS {quote(name)}" if is_inner else quote(name)

@@ -66,9 +66,8 @@ class Bracket:
     origin: Piece | None = None
     zone: Piece | None = None
     session: Piece | None = None  # `[SESSION gap]`
-    table_function: str | None = (
-        None  # TUMBLE, HOP, CUMULATE or SESSION, if it was written as Flink's table function
-    )
+    # TUMBLE, HOP, CUMULATE or SESSION, if it was written as Flink's table function.
+    table_function: str | None = None
     partition: tuple[str, ...] = ()  # the columns of PARTITION BY
 
 
