@@ -151,6 +151,7 @@ class Serving:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "TRANSOM_TOKEN": ""},
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -169,7 +170,18 @@ def test_a_pipeline_is_served_on_spark(pipeline: Path) -> None:
         assert httpx.get(f"{serving.url}/readyz").status_code == 200
         made = httpx.post(f"{serving.url}/api/queries", json={"sql": PER_SITE, "name": "kept"})
         assert made.status_code == 201, made.text
-        assert serving.end(signal.SIGTERM) == 0
+        group = serving.process.pid
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "ppid=,pgid="], capture_output=True, text=True, check=True
+        ).stdout
+        processes = [tuple(map(int, line.split())) for line in listed.splitlines()]
+        assert (group, group) not in processes, "a signal for the group would end the JVM before its batch"
+        assert group in [parent for parent, _ in processes]
+        os.killpg(group, signal.SIGTERM)
+        _, err = serving.process.communicate(timeout=60)
+        assert serving.process.returncode == 0, err
+        assert "stopping after the current batch" in err
+        assert not any(word in err for word in ("Traceback", "Py4J", "the engine stopped", "error:")), err
     finally:
         serving.process.kill()
 

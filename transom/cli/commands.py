@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -30,6 +30,11 @@ from transom.plan.explain.text_parts import counted
 from transom.runtime.engine import Engine
 
 STOP_POLL_SECONDS = 0.2  # between checks whether to stop
+SIGNAL_SECONDS = 2.0  # within which a signal for all processes reaches this one, too
+BACKEND_STOPPED = (
+    "stopped, and Spark's JVM before the engine: with a checkpoint, the batch that was running "
+    "runs again at the next start"
+)
 PROGRESS_UPDATE_SECONDS = 1.0  # between updates of the progress on a terminal
 LOG_SECONDS = 10.0  # between lines of progress in a log
 
@@ -158,20 +163,40 @@ def run_pipeline(
     check_before_start(pipeline)
     with built_engine(pipeline) as engine:
         lookups = PeriodicLookups(engine, form, console)
-        with lookups.running(lookup_every), _progress_display(console, engine, show_progress):
-            if drain:
-                engine.drain()
-            else:
-                _run_until_stopped(engine)
-        print_summary(console, engine, monotonic() - started)
+        with suppress(_Stopped):
+            with lookups.running(lookup_every), _progress_display(console, engine, show_progress):
+                if drain:
+                    engine.drain()
+                else:
+                    _run_until_stopped(engine)
+            print_summary(console, engine, monotonic() - started)
+
+
+class _Stopped(Exception):
+    """The backend was stopped together with this process, so that nothing more can be asked of it."""
 
 
 def _run_until_stopped(engine: Engine) -> None:
     with stop_requested() as requested:
         engine.start()
-        while not requested.is_set() and not engine.await_termination(STOP_POLL_SECONDS):
-            pass
+        try:
+            while not requested.is_set() and not engine.await_termination(STOP_POLL_SECONDS):
+                pass
+        except Exception:
+            if not backend_was_stopped(engine, requested):
+                raise
         engine.stop()
+        if backend_was_stopped(engine, requested):
+            print(BACKEND_STOPPED, file=sys.stderr, flush=True)
+            raise _Stopped
+
+
+def backend_was_stopped(engine: Engine, requested: threading.Event) -> bool:
+    """Whether the engine failed because the signal that stops this process has ended its backend, too.
+
+    A service manager may signal all processes at once, and Spark's JVM may be the first to end.
+    """
+    return engine.lost_backend and requested.wait(SIGNAL_SECONDS)
 
 
 @contextmanager

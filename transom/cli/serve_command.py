@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -88,7 +89,13 @@ def serve(
     # Importing Spark and the web server takes seconds, so usage errors are reported before that.
     with spinner(LOADING):
         from transom.cli.build_engine import built_engine
-        from transom.cli.commands import STOP_POLL_SECONDS, stop_requested
+        from transom.cli.commands import (
+            BACKEND_STOPPED,
+            SIGNAL_SECONDS,
+            STOP_POLL_SECONDS,
+            backend_was_stopped,
+            stop_requested,
+        )
         from transom.cli.small_input import check_before_start
         from transom.server.lifecycle import HttpServer
         from transom.web_service import serve_engine
@@ -100,12 +107,18 @@ def serve(
         with built_engine(pipeline, keep=True) as engine, stop_requested() as requested:
             service = serve_engine(http, engine, settings)
             typer.echo(f"transom serves at {http.url}")  # printed only when the engine is running
+            lost_since = None  # a backend that ended long before the signal is a failure
             while not requested.wait(STOP_POLL_SECONDS) and not (exit_on_failure and service.failure):
-                pass
+                if lost_since is None and engine.lost_backend:
+                    lost_since = monotonic()
+            is_failure = lost_since is not None and monotonic() - lost_since > SIGNAL_SECONDS
             typer.echo("stopping after the current batch ...", err=True)
             http.stop()
             service.stop()
+            was_stopped = not is_failure and backend_was_stopped(engine, requested)
     finally:
         http.stop()
-    if service.failure is not None:
+    if was_stopped:
+        typer.echo(BACKEND_STOPPED, err=True)
+    elif service.failure is not None:
         raise StateError(f"the engine failed: {service.failure}")

@@ -602,6 +602,12 @@ class Engine:
         return self._runner.failure
 
     @property
+    def lost_backend(self) -> bool:
+        """Whether it failed because its backend has ended: Spark's JVM."""
+        failure = self.failure
+        return failure is not None and self._backend.is_fatal(failure)
+
+    @property
     def warning(self) -> str | None:
         """What keeps the current batch waiting, if something does: the process has no file descriptors left."""
         return self._runner.shortage.warning

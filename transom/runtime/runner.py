@@ -79,9 +79,10 @@ class Runner:
             pass  # the next start, or the next engine, runs the begun batch again
         except BaseException as error:
             self._error = error
-            log.error("the engine stopped: %s", error)
-            for input in self._streaming.values():
-                input.stop()
+            backend = self.loop.backend
+            is_gone = isinstance(error, Exception) and backend.is_fatal(error)
+            log.error("the engine stopped: %s", backend.error_text(error) if is_gone else error)
+            self._stop_inputs()
         finally:
             self._stopped.set()
 
@@ -106,10 +107,18 @@ class Runner:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-        for input in self._streaming.values():
-            input.stop()
+        self._stop_inputs()
         self._streaming.clear()
         self._stopped.set()
+
+    def _stop_inputs(self) -> None:
+        """Stop the inputs of the backend; those of a backend that has ended did, too."""
+        for input in self._streaming.values():
+            try:
+                input.stop()
+            except Exception as error:
+                if not self.loop.backend.is_fatal(error):
+                    raise
 
     def await_termination(self, timeout: float | None = None) -> bool:
         if self._thread is None and not self._stopped.is_set():

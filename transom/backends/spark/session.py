@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Iterator, Mapping
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from transom.backends.java import check_java
@@ -62,9 +63,11 @@ def start_session(
     if SparkContext._active_spark_context is None:
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is
+    settings = _defaults(master) | dict(config or {})
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (_defaults(master) | dict(config or {})).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
+    _launch_java(settings | {"spark.master": master, "spark.app.name": name})
     try:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
@@ -72,6 +75,21 @@ def start_session(
         raise StateError(f"Spark does not start on {master}: {reason}") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _launch_java(settings: Mapping[str, str]) -> None:
+    """Start Spark's JVM, unless it runs, in a session of its own.
+
+    PySpark starts it in the process group of this process. A SIGTERM for the group would end it before the batch that
+    it runs. It ends with this process even so: its standard input does.
+    """
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def _defaults(master: str) -> dict[str, str]:
