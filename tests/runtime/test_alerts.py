@@ -390,6 +390,9 @@ def test_a_file_sink_that_can_not_be_written(make_engine: EngineFactory, tmp_pat
         SettingError, match=r"the sink of alerts log can't write to .*file/out: Not a directory"
     ):
         engine.alerting.file_sink("log", str(tmp_path / "file" / "out"))
+    for path in ("", " ", "out\0"):
+        with pytest.raises(SettingError, match="the sink of alerts log needs the path of a directory"):
+            engine.alerting.file_sink("log", path)
     engine.alerting.file_sink("log", str(tmp_path / "out"))
     (tmp_path / "out").rmdir()
     (tmp_path / "out").touch()
@@ -432,8 +435,9 @@ def test_history_is_read_by_cursor(make_engine: EngineFactory, tmp_path: Path) -
         seen += events
     assert seen == all_events(engine) and len(seen) == 8
     assert engine.alerting.newest(2) == seen[:-3:-1]
-    with pytest.raises(SettingError, match="not a cursor"):
-        engine.alerting.events("x")
+    for after in ("x", -1, 0.5):
+        with pytest.raises(SettingError, match="not a cursor"):
+            engine.alerting.events(after)
 
 
 # --- silences ----------------------------------------------------------------------------------------
@@ -491,6 +495,13 @@ WRONG_SILENCES: dict[str, tuple[dict[str, Any], str]] = {
     "an end in the past": ({"matchers": "alert=a", "until": "2013-01-01 11:00"}, "in the future"),
     "an end without a unit": ({"matchers": "alert=a", "duration": 2}, "did you mean '2 seconds'"),
     "two equals signs": ({"matchers": "alert==a", "duration": "1 hour"}, r"did you mean alert=a\?"),
+    "an inverted order of signs": (
+        {"matchers": "site!=~x", "duration": "1 hour"},
+        r"did you mean site!~x\?",
+    ),
+    "signs that are apart": ({"matchers": "site= ~x", "duration": "1 hour"}, r"did you mean site=~x\?"),
+    "a number as the matchers": ({"matchers": 5, "duration": "1 hour"}, "not a matcher: 5"),
+    "a number among matchers": ({"matchers": ["alert=a", 5], "duration": "1 hour"}, "not a matcher: 5"),
     "no matcher's form": ({"matchers": "alert", "duration": "1 hour"}, "not a matcher"),
     "no regular expression": ({"matchers": "alert=~(", "duration": "1 hour"}, "no regular expression"),
 }

@@ -52,6 +52,45 @@ def test_a_punctuation_closes_what_ends_at_it_while_no_data_comes(
     assert engine.late("bids").num_rows == 1
 
 
+@pytest.mark.parametrize("beyond", [2**63, -(2**63), 10**30])
+def test_a_punctuation_beyond_64_bits_is_refused_and_hurts_no_query(
+    make_engine: EngineFactory, tmp_path: Path, beyond: int
+) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path)
+    queries = [
+        engine.register(OVER_ALL),
+        engine.register("SELECT count(*) AS n FROM bids [SESSION 1 minute]"),
+    ]
+    feed.push(bids((1, 1.0, "12:00:30")))
+    engine.step()
+    for words in ({"until": beyond}, {"until": at("12:01"), "since": beyond}):
+        for punctuate in (feed.punctuate, lambda **words: engine.punctuate("bids", **words)):
+            with pytest.raises(transom.SettingError, match="too large a number of microseconds"):
+                punctuate(**words)
+    engine.drain()
+    assert [query.suspended for query in queries] == [None, None]
+    assert [len(answers(query)) for query in queries] == [1, 1]
+
+
+def test_a_part_of_a_number_closes_no_group(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = bids_engine(make_engine, tmp_path, slack=None)
+    query = engine.register(TUMBLING)
+    feed.push(bids((1, 1.0, "12:00:30")))
+    with pytest.raises(transom.SettingError, match=r"site can't be 1\.5: it is no whole number"):
+        feed.punctuate(until=at("12:05"), where={"site": 1.5})
+    engine.step()
+    assert answers(query) == []
+    feed.punctuate(until=at("12:05"), where={"site": 1.0})
+    engine.step()
+    assert len(answers(query)) == 1
+
+
+@pytest.mark.parametrize("option", ["idle", "partition_idle"])
+def test_a_negative_idle_time_is_refused(make_engine: EngineFactory, option: str) -> None:
+    with make_engine() as engine, pytest.raises(transom.SettingError, match=f"{option} can't be negative"):
+        engine.feed("bids", BIDS, time="ts", partition="site", **{option: "-5 seconds"})
+
+
 def test_a_feed_cuts_batches_at_its_punctuations(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = bids_engine(make_engine, tmp_path, slack=None)
     query = engine.register(PER_MINUTE)

@@ -130,6 +130,36 @@ def test_what_has_no_past_window_is_refused(engine: Engine, sql: str, reason: st
         engine.lookup(sql)
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        "999999999 days ago",
+        "800000 days ago",
+        "-999999999 days ago",
+        f"{10**20} days ago",
+        timedelta.max,
+        timedelta.min,
+    ],
+)
+def test_a_time_beyond_the_calendar_is_refused(engine: Engine, at: Any) -> None:
+    text = "SELECT count(*) AS n FROM bids [RANGE 1 minute]"
+    query = engine.register(PER_MINUTE, "minutes")
+    engine.step()
+    for lookup in (query.lookup, lambda at: engine.lookup(text, at=at)):
+        with pytest.raises(SettingError, match="is not in the years 1 to 9999"):
+            lookup(at=at)
+    with pytest.raises(SettingError, match="is not in the years 1 to 9999"):
+        engine.register(PER_MINUTE, "late", since=at)
+
+
+def test_a_part_of_a_number_is_no_group(engine: Engine) -> None:
+    text = "SELECT site, count(*) AS n FROM bids [RANGE 1 hour] GROUP BY site"
+    assert rows_of(engine.lookup(text, at="12 seconds ago", where={"site": 1.0})) == [{"site": 1, "n": 2}]
+    for value in (1.5, [1, 1.5], float("nan"), 2**70):
+        with pytest.raises(SettingError, match="site can't be"):
+            engine.lookup(text, at="12 seconds ago", where={"site": value})
+
+
 def test_as_of_and_at_exclude_each_other(engine: Engine) -> None:
     with pytest.raises(SettingError, match="leave at out"):
         engine.lookup("SELECT max(price) AS m FROM bids [RANGE 1 minute] AS OF '2013-01-01'", at="2013-01-01")

@@ -93,5 +93,10 @@ def test_past_windows_are_looked_up_over_http_with_the_client_and_in_the_shell(b
     words = ["lookup", text, "--as-of", "2013-01-01 12:02", "--format", "csv", "--server", back.served.url]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0 and shown.stdout.splitlines()[-1].endswith(",1,true")
+    for far in ("999999999 days ago", "-999999999 days ago"):
+        for path, asked in (("/api/lookup", {"sql": text}), ("/api/queries/minutes/lookup", {})):
+            answer = back.client.post(path, json={**asked, "at": far})
+            assert answer.status_code == 400, far
+            assert "is not in the years 1 to 9999" in answer.json()["error"]["message"]
     answer = back.client.post("/api/queries/minutes/lookup", json={"at": "2013-01-01 12:04"})
     assert error(answer) == (400, "setting")

@@ -58,6 +58,15 @@ def test_an_error_points_at_its_part() -> None:
     assert text[caught.value.start : caught.value.end] == "FOR"
 
 
+def test_a_clause_that_is_given_twice_is_named() -> None:
+    once = "EMIT CORRECTIONS WITHIN '1 day'"
+    for between in (" ", " EMIT EARLY ON DEMAND "):
+        text = f"{QUERY} {once}{between}{once}"
+        with pytest.raises(SQLError, match="EMIT CORRECTIONS is given twice") as caught:
+            bind_one(text, CATALOG, Rules())
+        assert (caught.value.start, caught.value.end) == (text.rindex("EMIT"), text.rindex("EMIT") + 4)
+
+
 def test_emit_and_corrections_stay_names() -> None:
     text = "SELECT count(*) AS corrections, max(price) AS emit FROM Trades [RANGE 5 min SLIDE 1 min] HAVING emit > 1"
     assert [item.name for item in bound(text).items] == ["corrections", "emit"]

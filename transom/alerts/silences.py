@@ -36,16 +36,21 @@ def parse_matcher(text: str) -> Matcher:
     >>> parse_matcher("site=ebay"), parse_matcher('alert =~ "late.*"')
     (Matcher(name='site', op='=', value='ebay'), Matcher(name='alert', op='=~', value='late.*'))
     """
-    found = _MATCHER.fullmatch(text)
+    found = _MATCHER.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise SettingError(
-            f"not a matcher: {text!r}; write alert=NAME, column=VALUE, column!=VALUE or column=~REGEX"
+            f"not a matcher: {text!r}; write alert=NAME, column=VALUE, column!=VALUE, column=~REGEX or column!~REGEX"
         )
     value = found["value"]
     if found["op"] in ("=", "!=") and value.startswith("="):
         raise SettingError(
             f"not a matcher: {text!r}; did you mean {found['name']}{found['op']}{value.lstrip('= ')}? "
             "A value that begins with = is in double quotes"
+        )
+    if found["op"] in ("=", "!=") and value.startswith("~"):
+        raise SettingError(
+            f"not a matcher: {text!r}; did you mean {found['name']}{found['op'][:-1] or '='}~{value.lstrip('~ ')}? "
+            "A value that begins with ~ is in double quotes"
         )
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = value[1:-1]

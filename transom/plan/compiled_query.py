@@ -365,7 +365,12 @@ def typed_value(value: Any, kind: pa.DataType, zone: str = "UTC") -> Any:
     is_text = isinstance(value, str) and (pa.types.is_date(kind) or pa.types.is_decimal(kind))
     if is_text or (isinstance(value, float | int) and pa.types.is_decimal(kind)):
         return pa.scalar(str(value)).cast(kind).as_py()
-    return pa.scalar(value, kind).as_py()
+    if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
+        raise pa.ArrowInvalid("it is no whole number")  # Arrow would cut it off
+    try:
+        return pa.scalar(value, kind).as_py()
+    except OverflowError:
+        raise pa.ArrowInvalid(f"it is too large for {kind}") from None
 
 
 def pattern_value(value: Any) -> Any:

@@ -307,7 +307,9 @@ class Alerting:
         comment: str = "",
     ) -> Silence:
         """Silence the alerts that all matchers match, for a duration or until a time, from the next batch on."""
-        given = [matchers] if isinstance(matchers, str | Matcher) else list(matchers)
+        given = (
+            list(matchers) if isinstance(matchers, Iterable) and not isinstance(matchers, str) else [matchers]
+        )
         if not 0 < len(given) <= MOST_MATCHERS:
             raise SettingError(f"a silence needs 1 to {MOST_MATCHERS} matchers, such as alert=NAME")
         parsed = tuple(

@@ -35,9 +35,13 @@ class EventCursor:
         >>> EventCursor.parse("12.3")
         EventCursor(batch_id=12, event=3)
         """
-        batch, _, event = text.partition(".")
-        if not (batch.isdecimal() and event.isdecimal()) or len(text) > LONGEST_CURSOR:
-            raise SettingError(f"not a cursor: {text[:50]!r}; use the one of an earlier answer")
+        batch, _, event = str(text).partition(".")
+        if (
+            not isinstance(text, str)
+            or not (batch.isdecimal() and event.isdecimal())
+            or len(text) > LONGEST_CURSOR
+        ):
+            raise SettingError(f"not a cursor: {str(text)[:50]!r}; use the one of an earlier answer")
         return cls(int(batch), int(event))
 
 

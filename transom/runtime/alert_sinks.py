@@ -46,6 +46,8 @@ class AlertFiles:
     def __init__(self, name: str, path: str):
         if "://" in path:
             raise SettingError(f"a sink of alerts writes to a directory of this machine, not to {path}")
+        if not path.strip() or "\0" in path:
+            raise SettingError(f"the sink of alerts {name} needs the path of a directory, not {path!r}")
         self.name, self.path = name, Path(path)
         self.guarded: Callable[[], ContextManager[Any]] = nullcontext
         self.sync = False  # whether a batch waits until its file is on disk

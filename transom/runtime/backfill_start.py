@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from transom.durations import format_instant, parse_duration
+from transom.durations import format_instant, parse_duration, parse_instant
 from transom.elements import BackfillStart, Clock, ClockKind
 from transom.errors import SettingError
 from transom.ingest.streams import Stream
@@ -19,6 +19,7 @@ from transom.sql.query import Query
 from transom.state.state import StreamState
 from transom.windows.intervals import LOWEST
 
+_FIRST_MOMENT, _LAST_MOMENT = parse_instant("0001-01-01"), parse_instant("9999-12-31 23:59:59.999999")
 _AGO = re.compile(r"(?i)^\s*(.+?)\s+ago\s*$")
 
 
@@ -82,7 +83,14 @@ def past_moment(clock: Clock, stream: StreamState, value: Any, zone: str) -> int
     if not is_time:
         raise SettingError(f"{clock.attribute} counts in plain numbers: write a number, not {value!r}")
     newest = stream.clock(clock).newest
-    return LOWEST if newest is None else newest - parse_duration(ago[1] if ago else value)
+    if newest is None:
+        return LOWEST
+    moment = newest - parse_duration(ago[1] if ago else value)
+    if not _FIRST_MOMENT <= moment <= _LAST_MOMENT:
+        raise SettingError(
+            f"{str(value)!r} is not in the years 1 to 9999: write a time such as '2013-01-01 12:05'"
+        )
+    return moment
 
 
 def _instant(clock: Clock, value: Any, zone: str) -> int:

@@ -93,7 +93,7 @@ def stream_rules(
         slacks,
         length("horizon", horizon, clock.kind),
         live,
-        None if idle is None else parse_duration(idle),
+        length("idle", idle, ClockKind.TIME),
         overload,
         length("max_ahead", max_ahead, clock.kind),
     )
@@ -129,14 +129,14 @@ def partition_rule(
     if partition == "default":
         partition = None
         if SOURCE_PARTITION in source:
-            return f"`{SOURCE_PARTITION}`", None if idle is None else parse_duration(idle)
+            return f"`{SOURCE_PARTITION}`", length("partition_idle", idle, ClockKind.TIME)
     if partition is None:
         return None, None
     try:
         sql, _ = bound_expression(stream, columns, f"CAST({partition} AS STRING)", scalars)
     except SQLError as error:
         raise SettingError(f"the partition of {stream}, {partition}: {error.message}") from None
-    return sql, None if idle is None else parse_duration(idle)
+    return sql, length("partition_idle", idle, ClockKind.TIME)
 
 
 def length(what: str, value: Any, kind: ClockKind) -> int | None:

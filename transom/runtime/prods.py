@@ -246,13 +246,16 @@ def clock_named(stream: Stream, on: str | None) -> Clock:
 def instant_of(clock: Clock, value: Any, zone: str = "UTC") -> int:
     """A moment on a clock; without an offset it is in the zone."""
     if clock.kind is ClockKind.TIME:
-        return parse_instant(value, zone)
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
+        number, what = parse_instant(value, zone), "number of microseconds"
+    elif isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise SettingError(f"not a whole number: {value!r}; the column counts in whole numbers")
+    else:
+        try:
+            number, what = int(value), "number"
+        except (TypeError, ValueError):
+            raise SettingError(f"not a number: {value!r}; the column counts in plain numbers") from None
     if not LOWEST < number < HIGHEST:
-        raise SettingError(f"too large a number: {value!r}")
+        raise SettingError(f"too large a {what}: {value!r}")
     return number
 
 

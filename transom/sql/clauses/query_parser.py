@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from transom.errors import SQLError
+from transom.sql.clauses.corrections import EMIT_CORRECTIONS
 from transom.sql.clauses.end_clauses import end_clause_at, misplaced_clause, missing_word, read_clause
 from transom.sql.clauses.preference import near_preference, opens_preference
 from transom.sql.clauses.window_bracket import opens_bracket, read_bracket
@@ -158,6 +159,8 @@ class _Tokens:
     def _opened(self, at: int) -> EndClauseReader | None:
         """The reader of the clause that begins at a token."""
         reader = end_clause_at(self.tokens, at)
+        if reader is EMIT_CORRECTIONS and reader in self.clauses:
+            self._fail("EMIT CORRECTIONS is given twice", self.tokens[at])
         return None if reader in self.clauses else reader
 
     def _opens_ties(self, at: int) -> bool:
