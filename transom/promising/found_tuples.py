@@ -191,6 +191,8 @@ def all_selected(tuples: KeptTuples, rows: Ints, place: Ints | None = None) -> F
 
 def chosen_rows(tuples: KeptTuples, where: Predicate | None, column: str | None, since: int) -> Ints:
     """The rows that a query sees and its conditions select; with a column, without NULLs of it."""
+    if not len(tuples):  # of a summary without tuples, whose columns have no type
+        return np.zeros(0, np.int64)
     keep = None
     if where is not None:
         keep = integers_match(where, tuples)
