@@ -59,6 +59,7 @@ from transom.runtime.row_history import RowHistory
 from transom.runtime.sealed_slices import SealedSlices
 from transom.runtime.slice_work import SliceWork
 from transom.runtime.write_ahead_log import BatchLog
+from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.retained_rows import RetainedBatch, RetainedRows
@@ -433,11 +434,19 @@ class BatchLoop:
         ]
 
     def _results_ended_with(self, ended: Sequence[str]) -> list[str]:
-        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above."""
+        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above.
+
+        It makes a difference for those that others read, and for outer joins, which return tuples without a partner.
+        """
+        if not ended:
+            return []
+        registry = self.directory.registry
+        read = registry.read_preferences()
         return [
             name
-            for name, query in self.directory.registry.read_preferences().items()
-            if name not in ended
+            for name, query in registry.preference_queries().items()
+            if (name in read or query.outer is not None)
+            and name not in ended
             and any(stream in ended for stream in query.streams)
             and all(stream in ended or self.declared.streams[stream].idle_closed for stream in query.streams)
         ]
@@ -734,15 +743,18 @@ class BatchLoop:
         effects = BatchEffects(self.backend.scalars, self.executors, self.ingest, intent, registry, directory)
         shelf = self.executors.shelf(state)
         preferred = PromisingOutput(state.promising, (), {})
-        if ingested.arrivals or intent.resumes:
+        with_preference = registry.preference_queries()
+        outer = {name for name, query in with_preference.items() if query.outer is not None}
+        if ingested.arrivals or intent.resumes or not outer.isdisjoint(intent.ended):
             preferred = self.promising.process(
                 intent,
-                registry.preference_queries(),
+                with_preference,
                 registry.living_summaries(),
                 state.promising,
                 ingested.arrivals,
                 context.made,
                 registry.read_preferences(),
+                self._newest_times(with_preference, state),
             )
             state = replace(state, promising=preferred.state)
         preferences = self._preference_inputs(intent, registry, preferred)
@@ -752,6 +764,12 @@ class BatchLoop:
         rolled = self.executors.rolled_up(output.state, registry.living())
         store_sets = self.planner.all_store_sets(registry.on_demand())
         return replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
+
+    def _newest_times(self, queries: Mapping[str, PreferenceQuery], state: State) -> dict[str, int | None]:
+        """The newest time of each stream that outer joins WITH PREFERENCE read, before the batch."""
+        streams = {name for query in queries.values() if query.outer is not None for name in query.streams}
+        clocks = {name: self.declared.streams[name].rules.clock for name in streams}
+        return {name: state.stream(name).clock(clock).high for name, clock in clocks.items()}
 
     def _preference_inputs(
         self, intent: BatchIntent, registry: Registry, preferred: PromisingOutput
