@@ -47,6 +47,7 @@ class Drawn:
     window: int
     budget: str
     order: str
+    fade: str
     is_self: bool
 
     @property
@@ -61,7 +62,7 @@ class Drawn:
         return (
             f"SELECT a.id AS one, b.id AS other, b.v AS v FROM store{one} a {self.form} JOIN store{other} b ON {on}"
             f" {where} WITH PREFERENCE {self.order} SUMMARY.Estimate.Count(a.item) * SUMMARY.Estimate.Count(b.item)"
-            f" WINDOW '{self.window} seconds' {self.budget}"
+            f" {self.fade} WINDOW '{self.window} seconds' {self.budget}"
         )
 
     @property
@@ -106,6 +107,7 @@ def draw(dice: Random) -> Drawn:
         dice.choice([1, 2, 3]),
         budget,
         dice.choice(["desc", "asc", "weighted"]),
+        dice.choice(["", "", "FADE FACTOR 0.8"]),
         dice.random() < 0.2,
     )
 

@@ -90,6 +90,36 @@ def test_a_tuple_without_a_partner_is_returned_once_when_its_window_has_passed(
     engine.stop()
 
 
+def test_a_stream_that_is_joined_as_well_and_lags_behind_delays_tuples_without_a_partner(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """While the third store lags behind, no tuple of the second is late. A batch of the third store ends the wait."""
+    engine, feeds = two_stores(make_engine, tmp_path)
+    third = engine.feed("store3", SALES, time="ts")
+    engine.execute(f"CREATE SUMMARY items3 ON store3(item) {SHORT}")
+    query = engine.register(LEFT.format("", "desc", ""), "left")
+    engine.register(
+        "SELECT b.item FROM store2 b JOIN store3 c ON b.item = c.item"
+        " WITH PREFERENCE desc SUMMARY.Estimate.Count(b.item) WINDOW '1 second'"
+    )
+    feeds[1].push([sale(1, 0, 1.0), sale(8, 30, 2.0)])
+    engine.step()
+    feeds[2].push([sale(9, 30, 3.0)])
+    engine.step()
+    assert not rows_of(query), "store 3 has brought nothing"
+    third.push([sale(7, 15, 4.0)])
+    engine.step()
+    assert not rows_of(query), "a partner at 5 seconds would not be late"
+    third.push([sale(7, 15.1, 5.0)])
+    engine.step()
+    assert rows_of(query) == Counter([(1.0, None)])
+    assert query.results().to_pylist()[0]["complete"]
+    feeds[2].push([sale(1, 4, 6.0)])
+    engine.step()
+    assert rows_of(query) == Counter([(1.0, None)]), "this tuple is late"
+    engine.stop()
+
+
 def test_a_window_query_over_an_outer_join_gets_every_row_in_time(
     make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:
