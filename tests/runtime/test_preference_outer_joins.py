@@ -107,9 +107,12 @@ def test_a_stream_that_is_joined_as_well_and_lags_behind_delays_tuples_without_a
     feeds[2].push([sale(9, 30, 3.0)])
     engine.step()
     assert not rows_of(query), "store 3 has brought nothing"
+    waiting = engine._loop.state.promising.queries["left"].unmatched.waiting[0]
     third.push([sale(7, 15, 4.0)])
     engine.step()
     assert not rows_of(query), "a partner at 5 seconds would not be late"
+    after = engine._loop.state.promising.queries["left"].unmatched.waiting[0]
+    assert after is waiting, "the same object: the checkpoint packs it once"
     third.push([sale(7, 15.1, 5.0)])
     engine.step()
     assert rows_of(query) == Counter([(1.0, None)])

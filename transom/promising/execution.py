@@ -233,11 +233,11 @@ class Promising:
             and not query.is_combined
             and (intent.resumes or any(side.summary in arrivals for side in query.sides))
         }
+        outer = {name: query for name, query in living.items() if query.outer is not None}
+        unmatched = self._unmatched(outer, living, planner, newest, intent.ended) if outer else {}
         planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = _Answers(dict(planner.state.queries), ReadResults(read))
-        outer = {name: query for name, query in living.items() if query.outer is not None}
-        unmatched = self._unmatched(outer, living, planner, newest, intent.ended) if outer else {}
         self._answer(made, planner, queries, moment, answered, unmatched)
         combined = {
             name: query

@@ -128,6 +128,9 @@ class OuterBatch:
             ended = pa.array(np.full(rest.num_rows, self.by_key.batch_id, np.int64))
             left = [rest.append_column(RETURNING_BATCH, ended), *([] if returned is None else [returned])]
             rest, returned = rest.slice(0, 0), _some(pa.concat_tables(left, promote_options="default"))
+        was = before.waiting[side]
+        if was is not None and len(parts) == 1 and rest.num_rows == was.num_rows:
+            rest = was  # the same object, which a checkpoint packs once
         return _SideAfter(_some(rest), returned, pa.concat_tables(alone, promote_options="default"))
 
     def _arrived(self, side: int, unseen: int | None) -> tuple[pa.Table | None, pa.Table | None]:
@@ -242,7 +245,8 @@ def _since(table: pa.Table | None, time: int | None) -> pa.Table | None:
     """The tuples from a time on."""
     if table is None or time is None:
         return table
-    return _some(table.filter(pa.array(table["time"].to_numpy() >= time)))
+    is_kept = table["time"].to_numpy() >= time
+    return table if is_kept.all() else _some(table.filter(pa.array(is_kept)))
 
 
 def _some(table: pa.Table) -> pa.Table | None:

@@ -209,6 +209,12 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
         for ranking in summary.rankings:
             key = RANKING, json.dumps([name, ranking.name]), ranking.batch_id
             lasting.add(key, ranking, partial(_pack_ranking, ranking))
+    for name, preferred in state.promising.queries.items():
+        unmatched = preferred.unmatched
+        for kind, tables in ((WAITING, unmatched.waiting), (RETURNED, unmatched.returned)):
+            for side, table in enumerate(tables):
+                if table is not None:
+                    lasting.add((kind, name, side), table, partial(packed_stream, table))
     if state.alerts:
         lasting.add((ALERTS, "", 0), state.alerts, lambda: json.dumps(encode_alerts(state.alerts)).encode())
     for number, one in enumerate(record.decisions):
@@ -475,11 +481,6 @@ def _promising_parts(promising: PromisingState) -> Iterator[tuple[PartKey, bytes
     for name, query in promising.queries.items():
         if query.selected is not None:
             yield (SELECTED, name, 0), packed_stream(query.selected)
-        unmatched = query.unmatched
-        for kind, tables in ((WAITING, unmatched.waiting), (RETURNED, unmatched.returned)):
-            for side, table in enumerate(tables):
-                if table is not None:
-                    yield (kind, name, side), packed_stream(table)
 
 
 def _encode_pending(promising: PromisingState) -> pa.Table:
