@@ -123,6 +123,24 @@ def test_a_stream_that_is_joined_as_well_and_lags_behind_delays_tuples_without_a
     engine.stop()
 
 
+def test_a_tuple_whose_partner_may_have_come_in_a_pause_is_not_returned_alone(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = two_stores(make_engine, tmp_path)
+    query = engine.register(LEFT.format("", "desc", ""), "left")
+    feeds[1].push([sale(1, 0, 1.0)])
+    engine.step()
+    query.pause()
+    feeds[2].push([sale(2, 3, 2.0)])
+    engine.step()
+    query.resume()
+    feeds[1].push([sale(2, 8, 3.0), sale(3, 9, 4.0)])
+    engine.step()
+    end(engine)
+    assert rows_of(query) == Counter([(4.0, None)]), "store 2 had come to 3 seconds"
+    engine.stop()
+
+
 def test_a_window_query_over_an_outer_join_gets_every_row_in_time(
     make_engine: EngineFactory, tmp_path: Path, seed: int
 ) -> None:

@@ -83,11 +83,11 @@ def test_tuples_of_outer_joins_without_a_partner_come_back() -> None:
         UnmatchedTuples((table, None), (None, ended), (12, None)),
         UnmatchedTuples((None, table), (ended, None), (None, None)),
     ):
-        query = PreferenceState((Regions.none(), Regions.none()), 2, unmatched=unmatched)
+        query = PreferenceState((Regions.none(), Regions.none()), 2, unmatched=unmatched, registered=1)
         (found,) = there_and_back(
             State(3, promising=PromisingState(queries={"q": query}))
         ).promising.queries.values()
-        assert found.unmatched == unmatched
+        assert found.unmatched == unmatched and (found.since, found.registered_with) == (2, 1)
 
 
 def test_slices_of_every_type_come_back_bit_by_bit() -> None:

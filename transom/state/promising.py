@@ -142,10 +142,10 @@ NO_UNMATCHED = UnmatchedTuples()
 class PreferenceState:
     """A query with a preference: the regions that it has deferred, and how its budget was spent.
 
-    `since` is the batch that it joined with. `pending` are the deferred regions, by the side of their arriving
-    tuples. Regions are dropped when their tuples leave the window; `missed` and `lost` are their probes and
-    their expected output. An aggregate keeps the tuples that it `selected` while they are in its window, an outer
-    join those that are `unmatched`.
+    `since` is the batch that it joined with, the last time if it was paused; then `registered` is the first one.
+    `pending` are the deferred regions, by the side of their arriving tuples. Regions are dropped when their tuples
+    leave the window; `missed` and `lost` are their probes and their expected output. An aggregate keeps the tuples
+    that it `selected` while they are in its window, an outer join those that are `unmatched`.
     """
 
     pending: tuple[Regions, ...]
@@ -155,6 +155,12 @@ class PreferenceState:
     missed: int = 0
     selected: pa.Table | None = None
     unmatched: UnmatchedTuples = NO_UNMATCHED
+    registered: int | None = None
+
+    @property
+    def registered_with(self) -> int:
+        """The batch that the query was registered with."""
+        return self.since if self.registered is None else self.registered
 
     @property
     def waits(self) -> bool:

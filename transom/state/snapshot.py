@@ -403,8 +403,9 @@ def _decode_summary_state(
 
 def _encode_preference_query(query: PreferenceState) -> dict[str, Any]:
     unseen = query.unmatched.unseen
-    outer = {} if unseen is None else {"unseen": list(unseen)}
-    return outer | {
+    rare: dict[str, Any] = {} if unseen is None else {"unseen": list(unseen)}
+    rare |= {} if query.registered is None else {"registered_with_batch": query.registered}
+    return rare | {
         "sides": len(query.pending),
         "since_batch": query.since,
         "done": state_json.encode_coverage(query.done),
@@ -429,6 +430,7 @@ def _decode_preference_query(
             _tables_by_side(RETURNED, name, parts),
             None if (unseen := stored.get("unseen")) is None else (unseen[0], unseen[1]),
         ),
+        stored.get("registered_with_batch"),
     )
 
 
