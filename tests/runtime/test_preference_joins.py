@@ -163,3 +163,21 @@ def test_deferred_tuples_are_found_after_the_structure_of_their_summary_has_chan
     exact = Counter((a[1], b[1]) for a in sold[1] for b in sold[2] if a[0] == b[0])
     assert Counter((row["one"], row["other"]) for row in pairs.results().to_pylist()) == exact
     engine.stop()
+
+
+def test_a_condition_on_the_joined_column_holds_for_no_tuple_of_an_empty_summary(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """The columns of a summary without tuples have no type yet."""
+    engine, feeds = stores(make_engine, tmp_path)
+    query = engine.register(
+        "SELECT a.item FROM store1 a JOIN store2 b ON a.item = b.item WHERE b.item <> 1"
+        " WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)"
+    )
+    feeds[1].push([sale(1, 1), sale(2, 1)])
+    engine.step()
+    assert query.suspended is None
+    feeds[2].push([sale(1, 1), sale(2, 1)])
+    engine.step()
+    assert query.results()["item"].to_pylist() == [2]
+    engine.stop()

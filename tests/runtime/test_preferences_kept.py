@@ -99,6 +99,55 @@ def test_a_query_sees_what_came_since_it_joined(make_engine: EngineFactory, tmp_
     engine.stop()
 
 
+def test_a_query_that_was_paused_does_not_see_what_came_meanwhile(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    """No query reads prices while it is paused, so they are not kept."""
+    engine, feeds = stores(make_engine, tmp_path)
+    query = engine.register(
+        "SELECT a.price AS one, b.price AS other FROM store1 a JOIN store2 b ON a.item = b.item "
+        "WITH PREFERENCE desc SUMMARY.Estimate.Count(a.item)",
+        "paused",
+    )
+    feeds[2].push([sale(1, 0, price=1.0)])
+    engine.step()
+    query.pause()
+    feeds[2].push([sale(1, 1, price=2.0)])
+    engine.step()
+    query.resume()
+    feeds[2].push([sale(1, 2, price=3.0)])
+    engine.step()
+    engine.stop()
+    engine, feeds = stores(make_engine, tmp_path)
+    feeds[1].push([sale(1, 3, price=4.0)])
+    engine.step()
+    assert [(row["one"], row["other"]) for row in engine.query("paused").results().to_pylist()] == [
+        (4.0, 3.0)
+    ]
+    engine.stop()
+
+
+def test_a_selection_that_was_paused_goes_on_with_what_it_defers(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = stores(make_engine, tmp_path)
+    query = engine.register(
+        "SELECT price FROM store1 WITH PREFERENCE desc SUMMARY.Estimate.Count(item) BUDGET 1 PROBES"
+    )
+    engine.step()
+    query.pause()
+    engine.step()
+    query.resume()
+    for number in range(2):
+        feeds[1].push([sale(1, number, price=number + place / 10) for place in range(3)])
+        engine.step()
+    while engine.step():
+        pass
+    assert sorted(query.results()["price"].to_pylist()) == [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
+    assert query.coverage().skipped == 0
+    engine.stop()
+
+
 def test_tuples_are_let_go_behind_the_last_granularity(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feeds = stores(make_engine, tmp_path)
     query = engine.register(

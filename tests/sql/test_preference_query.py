@@ -340,7 +340,12 @@ MAKE = "WITH GRANULARITY '10 seconds' AND COLLAPSE(4, 3)"
         (f"SELECT g.item FROM goods g, store1 s WHERE s.item = g.item {WANT}", "reads a stream first, then the static tables that are joined to it; goods is a table", "goods g"),
         (f"SELECT item FROM per_item {WANT}", "a query WITH PREFERENCE reads streams, and per_item is a query", "per_item"),
         (f"SELECT a.item FROM store1 a, store2 b, store3 c WHERE a.item = b.item {BOTH}", "a query WITH PREFERENCE reads one stream or joins two", "store3 c"),
-        (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item {BOTH}", "LEFT JOIN is not supported WITH PREFERENCE", "store2 b"),
+        (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item {BOTH}", "a LEFT JOIN WITH PREFERENCE needs a WINDOW: a tuple without a partner is returned when its window has passed", "store2 b"),
+        (f"SELECT a.item FROM store1 a FULL JOIN store2 b USING (item) {BOTH} WINDOW '1 minute'", "a FULL JOIN WITH PREFERENCE has no USING; write ON with the columns of both streams", "store2 b"),
+        (f"SELECT count(*) AS n FROM store1 a RIGHT JOIN store2 b ON a.item = b.item {BOTH} WINDOW '1 minute'", "a RIGHT JOIN WITH PREFERENCE has no aggregates; a window query over its results can have them", "count(*)"),
+        (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.item = b.item AND a.price < b.price {BOTH} WINDOW '1 minute' BUDGET 5 PROBES", "says which tuples have a partner, so it needs all pairs; leave out BUDGET, or put the condition in WHERE", "a.price < b.price"),
+        (f"SELECT a.item FROM store1 a LEFT JOIN store2 b ON a.price > 3 WHERE a.item = b.item {BOTH} WINDOW '1 minute'", "no equality links b to a", "store2 b"),
+        (f"SELECT a.item FROM store1 a LEFT SEMI JOIN store2 b ON a.item = b.item {BOTH}", "SEMI JOIN is not supported WITH PREFERENCE", "store2 b"),
         (f"SELECT a.item FROM store1 a, store2 b {BOTH}", "no equality links b to a; a join WITH PREFERENCE has one between columns", "store2 b"),
         (f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.item + 1 {BOTH}", "no equality links b to a", "store2 b"),
         (f"SELECT a.item FROM store1 a, store2 b WHERE a.item = b.code {BOTH}", "the columns of the equality are of one type, and a.item is int64 and b.Code is int32", "a.item = b.code"),
@@ -385,6 +390,44 @@ def test_unsupported_queries_are_errors_with_a_place(text: str, said: str, place
     error = refused.value
     assert said in error.message
     assert error.text[error.start : error.end] == place
+
+
+LARGE = Comparison(PRICE, ">", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("join", "preserved", "where", "keeps", "on", "after"),
+    [
+        ("LEFT JOIN store2 b ON a.item = b.item WHERE a.price > 3", (True, False), (LARGE, None), (LARGE, None), None, None),
+        ("LEFT JOIN store2 b ON a.item = b.item AND a.price > 3", (True, False), (LARGE, None), (None, None), None, None),
+        ("LEFT JOIN store2 b ON a.item = b.item AND b.price > 3", (True, False), (None, LARGE), (None, None), None, None),
+        ("LEFT OUTER JOIN store2 b ON a.item = b.item WHERE b.price > 3", (True, False), (None, None), (None, None), None, "`1.price` > 3"),
+        ("RIGHT JOIN store2 b ON a.item = b.item WHERE a.price > 3 AND b.price > 3", (False, True), (None, LARGE), (None, LARGE), None, "`0.price` > 3"),
+        ("FULL JOIN store2 b ON a.item = b.item WHERE a.price > 3", (True, True), (None, None), (None, None), None, "`0.price` > 3"),
+        ("FULL JOIN store2 b ON a.item = b.item AND a.price < b.price WHERE a.till = b.till", (True, True), (None, None), (None, None), "`0.price` < `1.price`", "`0.till` = `1.till`"),
+        ("LEFT JOIN store2 b USING (item)", (True, False), (None, None), (None, None), None, None),
+    ],
+)  # fmt: skip
+def test_conditions_of_an_outer_join_are_those_of_on_or_those_on_its_rows(
+    join: str, preserved: object, where: object, keeps: object, on: str | None, after: str | None
+) -> None:
+    bound = preference_query(f"SELECT a.till FROM store1 a {join} {BOTH} WINDOW '1 minute'")
+    assert bound.outer is not None
+    assert (bound.outer.preserved, bound.outer.keeps) == (preserved, keeps)
+    assert tuple(side.where for side in bound.sides) == where
+    assert (bound.outer.on, bound.outer.after) == (on, after)
+    texts = [text for text in (on, after) if text is not None]
+    assert bound.rest == (
+        texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts) or None
+    )
+
+
+def test_an_inner_join_of_a_table_is_for_the_preserved_stream() -> None:
+    text = "SELECT a.item FROM store1 a {} JOIN store2 b ON a.item = b.item JOIN goods g ON {}.item = g.item {} WINDOW '1 minute'"
+    assert preference_query(text.format("LEFT", "a", BOTH)).outer is not None
+    for form, alias in (("LEFT", "b"), ("FULL", "a"), ("RIGHT", "a")):
+        with pytest.raises(SQLError, match=f"can have g only by a LEFT JOIN: {alias} may have no partner"):
+            preference_query(text.format(form, alias, BOTH))
 
 
 WORDS = f"SELECT a.item , median(price) FROM store1 a JOIN store2 b ON a.item = b.item WHERE a.price > 3 {BOTH} FADE FACTOR 0.8 WINDOW '1 minute' BUDGET 50 PROBES".split()

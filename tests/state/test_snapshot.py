@@ -16,10 +16,12 @@ import pytest
 from transom.aggregates.sketches import Distinct, Quantiles
 from transom.elements import Clock, ClockKind
 from transom.errors import StateError
+from transom.promising.regions import Regions
 from transom.state import snapshot
 from transom.state.checkpoint_format import FORMAT_VERSION
 from transom.state.commit_record import CommitRecord
 from transom.state.pass_decisions import PassDecisions
+from transom.state.promising import PreferenceState, PromisingState, UnmatchedTuples
 from transom.state.state import ClockState, QueryState, SelectionState, State, StreamState, Totals
 from transom.windows.closed_time import Closed
 from transom.windows.intervals import LOWEST, IntervalSet
@@ -71,6 +73,21 @@ def test_clocks_totals_selections_and_what_queries_missed_come_back() -> None:
     state = State(7, streams, queries, selections, {1: -9})
     assert there_and_back(state) == state
     assert there_and_back(State()) == State()
+
+
+def test_tuples_of_outer_joins_without_a_partner_come_back() -> None:
+    table = pa.table({"key": pa.array([7], pa.uint64()), "time": [4], "batch": [2], ".name": ["é"]})
+    ended = table.append_column("ended", pa.array([3]))
+    for unmatched in (
+        UnmatchedTuples(),
+        UnmatchedTuples((table, None), (None, ended), (12, None)),
+        UnmatchedTuples((None, table), (ended, None), (None, None)),
+    ):
+        query = PreferenceState((Regions.none(), Regions.none()), 2, unmatched=unmatched, registered=1)
+        (found,) = there_and_back(
+            State(3, promising=PromisingState(queries={"q": query}))
+        ).promising.queries.values()
+        assert found.unmatched == unmatched and (found.since, found.registered_with) == (2, 1)
 
 
 def test_slices_of_every_type_come_back_bit_by_bit() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.columns.arrays import Ints, one_array
 from transom.columns.table_columns import aggregate_column, group_column
@@ -38,10 +39,11 @@ class QueryAnswer:
         """The event times of the results that are new: of a pair, the later time of its two tuples."""
         if self.tuples is None:
             return np.zeros(0, np.int64)
-        sides = [
-            self.tuples[name].to_numpy() for name in ("0time", "1time") if name in self.tuples.column_names
-        ]
-        return np.asarray(np.maximum(sides[0], sides[-1]))
+        names = [name for name in ("0time", "1time") if name in self.tuples.column_names]
+        latest = pc.max_element_wise(
+            *(self.tuples[name] for name in names)
+        )  # of one tuple, if it has no partner
+        return np.asarray(latest.to_numpy())
 
 
 def answer_query(
@@ -52,8 +54,13 @@ def answer_query(
     moment: Moment,
     scalars: Scalars,
     draws: Draws | None = None,
+    alone: pa.Table | None = None,
 ) -> QueryAnswer:
-    """The results of a query's probes; `table` is None if they found nothing."""
+    """The results of a query's probes; `table` is None if they found nothing.
+
+    `alone` are the tuples that an outer join returns without a partner, as pairs. They are not among the pairs found,
+    since no budget is spent on them.
+    """
     if query.rest is not None and table is not None and table.num_rows:
         keep = scalars.project(table, {"keep": query.rest})["keep"]
         table = table.filter(keep.cast(pa.bool_()).fill_null(False))
@@ -81,10 +88,26 @@ def answer_query(
         answer = answer_in_window(query, own.selected, new, high)
         shown = presented(query, answer.columns, answer.rows, moment, coverage)
         return QueryAnswer(shown, rows, answer.selected, table if rows else None)
-    if table is None or not rows:
+    if alone is not None:
+        table = _with_tuples_alone(table, alone)
+    if table is None or not table.num_rows:
         return QueryAnswer(preference_schema(query).empty_table(), 0)
-    shown = presented(query, _outputs(query, table, scalars), rows, moment, coverage)
+    shown = presented(query, _outputs(query, table, scalars), table.num_rows, moment, coverage)
     return QueryAnswer(shown, rows, tuples=table)
+
+
+def answer_alone(query: PreferenceQuery, alone: pa.Table, moment: Moment, scalars: Scalars) -> QueryAnswer:
+    """The results of an outer join that made no probes: the tuples that it returns without a partner, as pairs."""
+    shown = presented(query, _outputs(query, alone, scalars), alone.num_rows, moment, Coverage())
+    return QueryAnswer(shown, 0, tuples=alone)
+
+
+def _with_tuples_alone(pairs: pa.Table | None, alone: pa.Table) -> pa.Table:
+    """Pairs, and then tuples without a partner."""
+    if pairs is None or not pairs.num_rows:
+        return alone
+    columns = {name: alone[name].cast(pairs.schema.field(name).type) for name in alone.column_names}
+    return pa.concat_tables([pairs.select(alone.column_names), pa.table(columns)])
 
 
 def _outputs(query: PreferenceQuery, table: pa.Table, scalars: Scalars) -> list[pa.ChunkedArray]:

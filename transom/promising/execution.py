@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from transom.elements import Summary
 from transom.ingest.batch import IngestRun
 from transom.plan.planner import Planner
 from transom.plan.strategy import Place
-from transom.promising.answers import answer_query, presented_figures
+from transom.promising.answers import answer_alone, answer_query, presented_figures
 from transom.promising.batch_tuples import (
     NUMBER_COLUMN,
     BatchArrival,
@@ -38,7 +39,7 @@ from transom.promising.found_tuples import even_places, ranked_places
 from transom.promising.moved_lines import with_lines_by_value
 from transom.promising.pace import FIRST_PROBES, Pace
 from transom.promising.partitioned_tuples import PartitionedTuples
-from transom.promising.probe_planner import ProbePlanner
+from transom.promising.probe_planner import ProbePlanner, is_on_executors
 from transom.promising.probes import Draws, Probe, ProbeResult, make_probes
 from transom.promising.read_results import ReadResults
 from transom.promising.shared_selections import (
@@ -47,9 +48,10 @@ from transom.promising.shared_selections import (
     SharedAnswers,
     answer_together,
 )
-from transom.promising.state_updates import evicted, with_arrival
+from transom.promising.state_updates import evicted, late_before, with_arrival
 from transom.promising.structure_review import ReviewInput, StructureReview
 from transom.promising.tuples import KeptTuples
+from transom.promising.unmatched_tuples import AfterBatch, OuterBatch, summaries_of_outer_joins
 from transom.results.preference_input import NewResults
 from transom.results.result_rows import Moment, ResultBatch, Results
 from transom.sql.preference_query import PreferenceQuery
@@ -167,6 +169,7 @@ class Promising:
         """The arrival of a batch's accepted rows in each summary of their stream."""
         arrivals: dict[str, BatchArrival] = {}
         stream = run.batch.rules.clock.stream
+        pinned = summaries_of_outer_joins(queries)
         started = self.clock()
         for name, summary_state in run.batch.state.promising.summaries.items():
             shape = summary_state.representation.shape
@@ -174,7 +177,7 @@ class Promising:
                 continue
             want = tuple_columns(shape, queries)
             frame = tuple_frame(run, limit, shape, want)
-            if self._is_on_driver(run):
+            if name in pinned or self._is_on_driver(run):
                 is_small = intent.reference.get("rows", ROWS_WITHOUT_JOB + 1) <= ROWS_WITHOUT_JOB
                 table = frame.to_table(few=is_small)
                 arrival = _driver_arrival(table, summary_state, want, intent.batch_id)
@@ -199,8 +202,12 @@ class Promising:
         arrivals: Mapping[str, BatchArrival],
         at: int,
         read: Collection[str] = (),
+        newest: Mapping[str, int | None] = MappingProxyType({}),
     ) -> PromisingOutput:
-        """Insert the tuples of a batch and make its probes. The results of queries in `read` are read by others."""
+        """Insert the tuples of a batch and make its probes. The results of queries in `read` are read by others.
+
+        `newest` are the newest times of the streams before the batch.
+        """
         started = self.clock()
         before, living = state, queries
         to_files = [name for name, arrival in arrivals.items() if arrival.file is not None]
@@ -226,10 +233,12 @@ class Promising:
             and not query.is_combined
             and (intent.resumes or any(side.summary in arrivals for side in query.sides))
         }
+        outer = {name: query for name, query in living.items() if query.outer is not None}
+        unmatched = self._unmatched(outer, living, planner, newest, intent.ended) if outer else {}
         planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = _Answers(dict(planner.state.queries), ReadResults(read))
-        self._answer(made, planner, queries, moment, answered)
+        self._answer(made, planner, queries, moment, answered, unmatched)
         combined = {
             name: query
             for name, query in living.items()
@@ -245,7 +254,7 @@ class Promising:
         spent = self._inserting + self.clock() - started
         given = ReviewInput(intent.batch_id, arrivals, living, whole, produced, spent)
         promising_state = self.review.apply(promising_state, summaries_by_name, given, self.planner)
-        rolled_up = self.tuples.rolled_up(promising_state, intent.batch_id)
+        rolled_up = self.tuples.rolled_up(promising_state, intent.batch_id, summaries_of_outer_joins(living))
         moved = [
             name
             for name, own in rolled_up.summaries.items()
@@ -309,7 +318,7 @@ class Promising:
         read, partitioned = DriverTuples(promising_state), []
         for query_probes in turn.values():
             for side, probe in enumerate(query_probes.probes):
-                if any(promising_state.summaries[one.summary].files for one in probe.query.sides):
+                if is_on_executors(promising_state, probe.query):
                     query_probes.on_executors = True
                     partitioned.append((query_probes, side))
                 elif probe.whole is not None or probe.taken.any():
@@ -341,8 +350,12 @@ class Promising:
         queries: Preferences,
         moment: Moment,
         answers: _Answers,
+        unmatched: Mapping[str, AfterBatch],
     ) -> None:
-        """Add the results of the queries' probes, and the queries' states after them."""
+        """Add the results of the queries' probes, and the queries' states after them.
+
+        `unmatched` are the tuples of outer joins without a partner, also of those that made no probes.
+        """
         for name, query_probes in made.items():
             query = queries[name]
             done = answer_query(
@@ -353,6 +366,7 @@ class Promising:
                 moment,
                 self.backend.scalars,
                 query_probes.draws,
+                unmatched[name].table if name in unmatched else None,
             )
             after = planner.state_after(name, query, query_probes.probes, query_probes.charge, done.found)
             answers.queries[name] = replace(after, selected=done.selected)
@@ -360,6 +374,33 @@ class Promising:
                 answers.add(name, done.table, partial(_figure_times, query, planner.state, done.table))
             else:
                 answers.add(name, done.table, done.times)
+        for name, after_batch in unmatched.items():
+            if name not in made and after_batch.table is not None:
+                done = answer_alone(queries[name], after_batch.table, moment, self.backend.scalars)
+                answers.add(name, done.table, done.times)
+            answers.queries[name] = replace(answers.queries[name], unmatched=after_batch.unmatched)
+
+    def _unmatched(
+        self,
+        outer: Preferences,
+        living: Preferences,
+        planner: ProbePlanner,
+        newest: Mapping[str, int | None],
+        ended: Collection[str],
+    ) -> dict[str, AfterBatch]:
+        """The tuples of outer joins that have no partner; those of queries that have `ended` are all returned."""
+        by_key = planner.by_key
+        assert by_key is not None
+        names = {side.summary for query in outer.values() for side in query.sides}
+        late = {name: late_before(name, planner.state.summaries, living) for name in names}
+        made = {}
+        for name, query in outer.items():
+            readings = planner.reading(name, query, 0), planner.reading(name, query, 1)
+            batch = OuterBatch(query, readings, planner.arrivals, by_key, self.backend.scalars)
+            before, (one, other) = planner.state.queries[name].unmatched, query.sides
+            times = newest.get(one.stream), newest.get(other.stream)
+            made[name] = batch.after(before, times, late, name in ended)
+        return made
 
     def _combine(
         self,

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.columns.arrays import Floats, Ints, Keys, Mask, one_array
+from transom.columns.groups import group
 from transom.columns.hashes import mix_bits
 from transom.kernel.predicates import evaluate
 from transom.promising.batch_tuples import column_name, scalars_read_by
@@ -29,15 +30,21 @@ from transom.promising.tuples import KeptTuples
 from transom.sql.preference_query import PreferenceQuery
 from transom.sql.query import And, Comparison, Or, Predicate, Scalar
 
+RETURNING_BATCH = "ended"  # the column with the batch that returned a tuple at the end of both streams
+
 
 @dataclass(frozen=True)
 class TupleReading:
-    """How a query reads tuples: the side whose tuples arrive, the summarized columns, and its first batch."""
+    """How a query reads tuples: the side whose tuples arrive, the summarized columns, and its first batch.
+
+    An outer join does not read the tuples that it `returned` without a partner at the end of its streams, by side.
+    """
 
     query: PreferenceQuery
     side: int
     keys: tuple[str, ...]
     since: int
+    returned: tuple[pa.Table | None, pa.Table | None] = (None, None)
 
     @property
     def other(self) -> int:
@@ -138,13 +145,33 @@ def found_pairs(
     last = batch_id if query.meets_own_batch(reading.side) else batch_id - 1
     if int(others.batch_id.max(initial=-1)) > last:
         rows = rows[others.batch_id[rows] <= last]
+    if (returned := reading.returned[reading.other]) is not None:
+        rows = rows[~_are_returned(others.table, rows, returned, batch_id)]
     mine = TupleRows(own, arriving.key[own], arriving.time[own])
     theirs = TupleRows(rows, others.key[rows], others.time[rows], others.batch_id[rows])
     lines = Lines.of_keys(np.unique(mine.key)) if lines is None else lines
     matches = join_matches(lines, mine, theirs, query.preference.window)
     columns = arriving.table[f".{keys[reading.side]}"], others.table[f".{keys[reading.other]}"]
-    collide = _collide(columns, (own, matches.order), (arriving.key, others.key))
+    collide = do_collide(columns, (own, matches.order), (arriving.key, others.key))
     return FoundTuples(lines, matches, (arriving.table, others.table), collide)
+
+
+def _are_returned(tuples: pa.Table, rows: Ints, returned: pa.Table, batch_id: int) -> Mask:
+    """Which rows of kept tuples were returned without a partner before a batch.
+
+    Tuples are the same if all columns are equal. Nested columns are not compared: no condition of ON reads a whole one.
+    """
+    some = returned.filter(pc.less(returned[RETURNING_BATCH], batch_id)).drop_columns([RETURNING_BATCH])
+    among = np.isin(tuples["key"].to_numpy()[rows], some["key"].to_numpy())
+    near = np.flatnonzero(among)  # mostly none
+    if not len(near):
+        return among
+    names = [name for name in some.column_names if not pa.types.is_nested(some.schema.field(name).type)]
+    mine = tuples.select(names).take(pa.array(rows[near]))
+    columns = [pa.chunked_array([*mine[name].chunks, *some[name].chunks]) for name in names]
+    codes = group([one_array(column) for column in columns], len(near) + some.num_rows).codes
+    among[near] = np.isin(codes[: len(near)], codes[len(near) :])
+    return among
 
 
 def selected_rows(reading: TupleReading, tuples: KeptTuples) -> Ints:
@@ -191,6 +218,8 @@ def all_selected(tuples: KeptTuples, rows: Ints, place: Ints | None = None) -> F
 
 def chosen_rows(tuples: KeptTuples, where: Predicate | None, column: str | None, since: int) -> Ints:
     """The rows that a query sees and its conditions select; with a column, without NULLs of it."""
+    if not len(tuples):  # of a summary without tuples, whose columns have no type
+        return np.zeros(0, np.int64)
     keep = None
     if where is not None:
         keep = integers_match(where, tuples)
@@ -204,7 +233,7 @@ def chosen_rows(tuples: KeptTuples, where: Predicate | None, column: str | None,
     return np.arange(len(tuples)) if keep is None else np.flatnonzero(keep)
 
 
-def _collide(
+def do_collide(
     columns: tuple[pa.ChunkedArray, pa.ChunkedArray], rows: tuple[Ints, Ints], keys: tuple[Keys, Keys]
 ) -> bool:
     """Whether tuples with the same key have different values; that is rare.

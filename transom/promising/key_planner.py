@@ -138,12 +138,18 @@ class KeyPlanner:
             promise,
         )
 
+    def found_pairs(self, reading: TupleReading) -> FoundTuples | None:
+        """The pairs of the tuples that arrived on a side of a join; None if there are no such tuples."""
+        arrival = self.arrivals.get(reading.query.sides[reading.side].summary)
+        return None if arrival is None or arrival.run is None else self._found_pairs(reading, arrival)
+
     def _found_pairs(self, reading: TupleReading, arrival: BatchArrival) -> FoundTuples:
         query, run = reading.query, arrival.run
         assert run is not None
         window, other = query.preference.window, query.sides[reading.other].summary
         sides = tuple((side.summary, side.where) for side in query.sides)
-        shared = sides, reading.side, window, query.preference.fade == 1, reading.since
+        left_out = tuple(map(id, reading.returned))
+        shared = sides, reading.side, window, query.preference.fade == 1, reading.since, left_out
         if shared not in self._pairs:
             since = None if window is None else arrival.low - window
             until = None if window is None else arrival.high + window + 1

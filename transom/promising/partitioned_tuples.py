@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -120,13 +120,18 @@ class PartitionedTuples:
 
     # --- rolling up ---
 
-    def rolled_up(self, promising_state: PromisingState, batch_id: int) -> PromisingState:
-        """The state with the small files of a summary merged, without evicted tuples."""
+    def rolled_up(
+        self, promising_state: PromisingState, batch_id: int, on_driver: Collection[str] = ()
+    ) -> PromisingState:
+        """The state with the small files of a summary merged, without evicted tuples.
+
+        Summaries with many tuples move to files, except those that stay `on_driver`.
+        """
         summaries = dict(promising_state.summaries)
         for name, summary_state in summaries.items():
-            on_driver = sum(run.rows for run in summary_state.runs)
+            rows = 0 if name in on_driver else sum(run.rows for run in summary_state.runs)
             stream = summary_state.representation.shape.stream
-            if on_driver and self.planner.moves_summary(name, stream, on_driver):
+            if rows and self.planner.moves_summary(name, stream, rows):
                 summary_state = summaries[name] = self._put_away(summary_state, batch_id)
             if len(summary_state.files) > self.limits.tuple_files:
                 summaries[name] = self._merged(summary_state, batch_id)

@@ -32,6 +32,14 @@ def reachable_regions(state: PromisingState, query: PreferenceQuery, side: int, 
     return regions.reachable(probed.floor, probing.floor, since)
 
 
+def is_on_executors(state: PromisingState, query: PreferenceQuery) -> bool:
+    """Whether tasks make a query's probes: tuples that it reads are in files.
+
+    All tuples that an outer join reads are on the driver. Those in files arrived before the query joined.
+    """
+    return query.outer is None and any(state.summaries[side.summary].files for side in query.sides)
+
+
 class ProbePlanner:
     """Plans the probes of queries, given the summaries with the batch's tuples inserted.
 
@@ -55,9 +63,7 @@ class ProbePlanner:
 
     def plan(self, name: str, query: PreferenceQuery, budget: int | None) -> list[Probe]:
         """The probes that a query makes among the batch's tuples and in deferred regions."""
-        if self.by_key is not None and not any(
-            self.state.summaries[side.summary].files for side in query.sides
-        ):
+        if self.by_key is not None and not is_on_executors(self.state, query):
             return self._plan_by_key(self.by_key, name, query, budget)
         fresh = [
             self._regions(query, number) if side.summary in self.arrivals else Regions.none()
@@ -69,7 +75,7 @@ class ProbePlanner:
         self, by_key: KeyPlanner, name: str, query: PreferenceQuery, budget: int | None
     ) -> list[Probe]:
         """All matches if the budget suffices; otherwise those that the query prefers."""
-        readings = [self._reading(name, query, side) for side in range(len(query.sides))]
+        readings = [self.reading(name, query, side) for side in range(len(query.sides))]
         matches = [by_key.matches(name, reading) for reading in readings]
         waiting = self.deferred(name, query)
         total = sum(found.total for found in matches if found is not None) + _left(waiting)
@@ -86,6 +92,7 @@ class ProbePlanner:
                     reading.since,
                     reading.keys,
                     whole=None if found is None else found.whole(),
+                    returned=reading.returned,
                 )
                 for side, (reading, found, own) in enumerate(zip(readings, matches, waiting, strict=True))
             ]
@@ -97,10 +104,12 @@ class ProbePlanner:
         probes = self._spent(name, query, fresh, waiting, budget)
         return [replace(probe, found=found) for probe, found in zip(probes, lines, strict=True)]
 
-    def _reading(self, name: str, query: PreferenceQuery, side: int) -> TupleReading:
+    def reading(self, name: str, query: PreferenceQuery, side: int) -> TupleReading:
+        """How a query reads tuples, when those of a side arrive."""
         shapes = [self.state.summaries[one.summary].representation.shape for one in query.sides]
+        own = self.state.queries[name]
         return TupleReading(
-            query, side, tuple(shape.column for shape in shapes), self.state.queries[name].since
+            query, side, tuple(shape.column for shape in shapes), own.since, own.unmatched.returned
         )
 
     def plan_rest(self, probes: Sequence[Probe], budget: int) -> list[Probe]:
@@ -120,12 +129,15 @@ class ProbePlanner:
             Regions.concatenated(fresh), Regions.concatenated(waiting), query.preference.order, budget
         )
         parts = _split(now, fresh), _split(later, waiting)
-        reading = self._reading(name, query, 0)
-        keys, since, probes = reading.keys, reading.since, []
+        reading = self.reading(name, query, 0)
+        probes = []
         for side, (new, old) in enumerate(zip(fresh, waiting, strict=True)):
             taken = np.concatenate([parts[0][side], parts[1][side]])
             both = Regions.concatenated([new, old])
-            probes.append(Probe(name, query, side, both, taken, len(new), not self.arrivals, since, keys))
+            probe = Probe(
+                name, query, side, both, taken, len(new), not self.arrivals, reading.since, reading.keys
+            )
+            probes.append(replace(probe, returned=reading.returned))
         return probes
 
     def deferred(self, name: str, query: PreferenceQuery) -> list[Regions]:
@@ -140,7 +152,7 @@ class ProbePlanner:
             if not len(regions):
                 deferred.append(regions)
                 continue
-            if any(self.state.summaries[one.summary].files for one in query.sides):
+            if is_on_executors(self.state, query):
                 regions = regions.where(regions.bucket != WHOLE_BATCH)  # a task has only a part of its tuples
             deferred.append(reachable_regions(self.state, query, side, regions))
         return deferred

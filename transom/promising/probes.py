@@ -49,11 +49,15 @@ class Probe:
     keys: tuple[str, ...]  # the summarized columns of the sides
     found: FoundTuples | None = None  # the matches of the first `fresh` regions, if these are by key
     whole: FoundTuples | None = None  # matches that are all produced, and need no regions
+    returned: tuple[pa.Table | None, pa.Table | None] = (
+        None,
+        None,
+    )  # tuples that an outer join does not read
 
     @property
     def reading(self) -> TupleReading:
         """How the query reads tuples."""
-        return TupleReading(self.query, self.side, self.keys, self.since)
+        return TupleReading(self.query, self.side, self.keys, self.since, self.returned)
 
     def of(self, mask: Mask) -> Probe:
         """The probes of some of the regions."""

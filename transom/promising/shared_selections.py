@@ -322,7 +322,9 @@ def _answer(
             pending = (deferred.of(place),)
             lost, missed = lost + float(deferred.lost[place]), missed + int(deferred.missed[place])
         done = Coverage(before.done.probes + taken, before.done.produced + taken)
-        answers.queries[name] = PreferenceState(pending, before.since, done, lost, missed, before.selected)
+        answers.queries[name] = PreferenceState(
+            pending, before.since, done, lost, missed, before.selected, registered=before.registered
+        )
     alike = selected.group.alike[share.numbers]
     for outputs in np.unique(alike):
         query = selected.group.queries[int(share.numbers[alike == outputs][0])]

@@ -24,10 +24,12 @@ def with_registered(
     promising_state: PromisingState,
     summaries: Mapping[str, tuple[Summary, int]],
     queries: Mapping[str, tuple[PreferenceQuery, int]],
+    batch_id: int = 0,
 ) -> PromisingState:
     """The state with exactly the registered summaries and queries, each given with its first batch.
 
-    New ones get an empty state; dropped ones are removed.
+    New ones get an empty state; dropped ones are removed. A query that was paused is new in this batch: columns that
+    only it reads were not kept meanwhile.
     """
     summaries_kept = {
         name: summary_state
@@ -40,11 +42,13 @@ def with_registered(
     preference_queries = {
         name: summary_state
         for name, summary_state in promising_state.queries.items()
-        if name in queries and summary_state.since == queries[name][1]
+        if name in queries and summary_state.registered_with == queries[name][1]
     }
     for name, (query, since) in queries.items():
         if name not in preference_queries:
-            preference_queries[name] = PreferenceState(tuple(Regions.none() for _ in query.sides), since)
+            nothing = tuple(Regions.none() for _ in query.sides)
+            registered = since if since < batch_id else None
+            preference_queries[name] = PreferenceState(nothing, max(since, batch_id), registered=registered)
     return PromisingState(summaries_kept, preference_queries)
 
 

@@ -81,6 +81,7 @@ class PreferenceInput:
         if self.new is not None and self.new.rows is not None and self.new.rows.num_rows:
             outcome = aggregate(batch, self._as_of(self.new.rows, before))
         marks = [after.stream(each.stream).clock(each).closed.watermark() for each in self.inputs]
+        marks += self._undecided(after)
         known = [mark for mark in marks if mark is not None]
         came = outcome.clocks.get(clock)
         missed, lacking = self._missed(before), self._shed(after)
@@ -92,6 +93,16 @@ class PreferenceInput:
         origin = Origin(self._now(after), arrived, missed, lacking)
         punctuations = [Punctuation(clock, min(known))] if len(known) == len(marks) else []
         return replace(batch, outcome=outcome, punctuations=punctuations, origin=origin)
+
+    def _undecided(self, state: State) -> list[int | None]:
+        """For each side that an outer join preserves, the earliest time of a tuple that may still be returned alone."""
+        outer, sides = self.query.outer, self.query.sides
+        late = [state.promising.summaries[side.summary].late_before for side in sides]
+        return [
+            self.query.decided_before(side, late[1 - side])
+            for side in range(len(sides))
+            if outer is not None and outer.preserved[side]
+        ]
 
     def _as_of(self, rows: pa.Table, before: State) -> pa.Table:
         """Aggregates as of their batch: they are not earlier than what was closed before it."""

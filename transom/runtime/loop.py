@@ -51,6 +51,7 @@ from transom.runtime.stream_ends import StreamEnds
 from transom.runtime.stream_history import StreamHistory
 from transom.runtime.stream_timers import StreamTimers
 from transom.runtime.write_ahead_log import BatchLog
+from transom.sql.preference_query import PreferenceQuery
 from transom.state.batch_intent import BatchIntent
 from transom.state.commit_record import CommitRecord, ResultFiles
 from transom.state.state import State
@@ -584,15 +585,18 @@ class BatchLoop:
         effects = BatchEffects(self.backend.scalars, self.executors, self.ingest, intent, registry, directory)
         shelf = self.executors.shelf(state)
         preferred = PromisingOutput(state.promising, (), {})
-        if ingested.arrivals or intent.resumes:
+        with_preference = registry.preference_queries()
+        outer = {name for name, query in with_preference.items() if query.outer is not None}
+        if ingested.arrivals or intent.resumes or not outer.isdisjoint(intent.ended):
             preferred = self.promising.process(
                 intent,
-                registry.preference_queries(),
+                with_preference,
                 registry.living_summaries(),
                 state.promising,
                 ingested.arrivals,
                 context.made,
                 registry.read_preferences(),
+                self._newest_times(with_preference, state),
             )
             state = replace(state, promising=preferred.state)
         preferences = self.inputs.of_preferences(intent, registry, self.state, preferred)
@@ -602,6 +606,12 @@ class BatchLoop:
         rolled = self.executors.rolled_up(output.state, registry.living())
         store_sets = self.planner.all_store_sets(registry.on_demand())
         return replace(output, state=self.partitioned_stores.rolled_up(rolled, store_sets))
+
+    def _newest_times(self, queries: Mapping[str, PreferenceQuery], state: State) -> dict[str, int | None]:
+        """The newest time of each stream that outer joins WITH PREFERENCE read, before the batch."""
+        streams = {name for query in queries.values() if query.outer is not None for name in query.streams}
+        clocks = {name: self.declared.streams[name].rules.clock for name in streams}
+        return {name: state.stream(name).clock(clock).high for name, clock in clocks.items()}
 
     def _report(self, intent: BatchIntent, attempt: _Attempt, watch: Stopwatch) -> BatchReport:
         output = attempt.output

@@ -147,7 +147,7 @@ def joined_and_left(
     with_rows = [] if intent.stream is None else registry.reading(intent.stream)
     state = planner.begin(state, membership, with_rows)
     state = _tuned(state, {name: point for name, point in tuned.items() if name in registry})
-    return replace(state, promising=with_registered(state.promising, *registry.newest()))
+    return replace(state, promising=with_registered(state.promising, *registry.newest(), intent.batch_id))
 
 
 def _put_edited(

@@ -67,11 +67,19 @@ class StreamEnds:
         ]
 
     def _results(self, ended: Sequence[str]) -> list[str]:
-        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above."""
+        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above.
+
+        It makes a difference for those that others read, and for outer joins, which return tuples without a partner.
+        """
+        if not ended:
+            return []
+        registry = self.directory.registry
+        read = registry.read_preferences()
         return [
             name
-            for name, query in self.directory.registry.read_preferences().items()
-            if name not in ended
+            for name, query in registry.preference_queries().items()
+            if (name in read or query.outer is not None)
+            and name not in ended
             and any(stream in ended for stream in query.streams)
             and all(stream in ended or self.declared.streams[stream].idle_closed for stream in query.streams)
         ]

@@ -68,13 +68,37 @@ class PreferenceKey:
 
 
 @dataclass(frozen=True)
+class OuterJoin:
+    """What a join also returns tuples without a partner by.
+
+    `preserved` says of which sides, and `keeps` are the conditions of WHERE that such a tuple meets: they are in
+    `Side.where` too. `on` is the condition of ON that reads both sides, and `after` what WHERE says of the rows of the
+    join, with nulls for the side without a partner; both are over the columns that `Output.sql` is over, and are in
+    `PreferenceQuery.rest` too. `types` are those of each side's columns.
+    """
+
+    preserved: tuple[bool, bool]
+    keeps: tuple[Predicate | None, Predicate | None] = (None, None)
+    on: str | None = None
+    after: str | None = None
+    types: tuple[tuple[pa.DataType, ...], tuple[pa.DataType, ...]] = ((), ())
+
+    @property
+    def form(self) -> str:
+        """The join as SQL calls it, such as `left join`."""
+        left, right = self.preserved
+        return f"{'full' if left and right else 'left' if left else 'right'} join"
+
+
+@dataclass(frozen=True)
 class PreferenceQuery:
     """One side: a selection. Two sides: a window join on their summaries' columns; `rest` is the condition on a pair
     beside that, over the columns that `outputs` are over.
 
     Aggregates (`figures`) over either have groups by `keys`, and `outputs` are then the keys that are selected.
     `names` is the SELECT list in its order, if it has both. `having` is the condition on a group, over its keys and
-    aggregates as `group_column` and `aggregate_column` name them; hidden aggregates are the last ones.
+    aggregates as `group_column` and `aggregate_column` name them; hidden aggregates are the last ones. An `outer` join
+    also returns tuples without a partner.
     """
 
     sides: tuple[Side, ...]
@@ -87,6 +111,7 @@ class PreferenceQuery:
     keys: tuple[PreferenceKey, ...] = ()
     names: tuple[str, ...] = ()
     having: str | None = None
+    outer: OuterJoin | None = None
 
     @property
     def bound(self) -> PreferenceQuery:
@@ -155,6 +180,12 @@ class PreferenceQuery:
     def meets_own_batch(self, side: int) -> bool:
         """Whether arriving tuples of a side meet those of their own batch: in a self join, from the first side only."""
         return self.is_self_join and side == 0
+
+    def decided_before(self, side: int, late: int | None) -> int | None:
+        """The time before which no tuple of a side finds a partner any more, if those of the other side are `late`
+        before a time. None: any may."""
+        window = self.preference.window
+        return None if late is None or window is None else late - window
 
     def counted_as(self, side: int) -> tuple[str, int]:
         """What the promise calls the stream of a side: its name, and which of the streams of that name it is."""

@@ -116,12 +116,36 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class UnmatchedTuples:
+    """The tuples of an outer join that have no partner, by side; None: no tuples.
+
+    `waiting` are those that may still find one. `returned` were returned when both streams ended, and are no longer in
+    the join, though a partner could still come. Their columns are those of kept tuples that the query reads, and of
+    those that were returned the batch that did it. They are remembered while the summary keeps them. `unseen`
+    are the newest times that the streams had before the query joined, when these are known.
+    """
+
+    waiting: tuple[pa.Table | None, pa.Table | None] = (None, None)
+    returned: tuple[pa.Table | None, pa.Table | None] = (None, None)
+    unseen: tuple[int | None, int | None] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tuples wait for a partner."""
+        return sum(table.num_rows for table in self.waiting if table is not None)
+
+
+NO_UNMATCHED = UnmatchedTuples()
+
+
+@dataclass(frozen=True)
 class PreferenceState:
     """A query with a preference: the regions that it has deferred, and how its budget was spent.
 
-    `since` is the batch that it joined with. `pending` are the deferred regions, by the side of their arriving
-    tuples. Regions are dropped when their tuples leave the window; `missed` and `lost` are their probes and
-    their expected output. An aggregate keeps the tuples that it `selected` while they are in its window.
+    `since` is the batch that it joined with, the last time if it was paused; then `registered` is the first one.
+    `pending` are the deferred regions, by the side of their arriving tuples. Regions are dropped when their tuples
+    leave the window; `missed` and `lost` are their probes and their expected output. An aggregate keeps the tuples
+    that it `selected` while they are in its window, an outer join those that are `unmatched`.
     """
 
     pending: tuple[Regions, ...]
@@ -130,6 +154,13 @@ class PreferenceState:
     lost: float = 0.0
     missed: int = 0
     selected: pa.Table | None = None
+    unmatched: UnmatchedTuples = NO_UNMATCHED
+    registered: int | None = None
+
+    @property
+    def registered_with(self) -> int:
+        """The batch that the query was registered with."""
+        return self.since if self.registered is None else self.registered
 
     @property
     def waits(self) -> bool:

@@ -37,7 +37,14 @@ from transom.state.json_forms import decode_intervals, decode_summary, encode_in
 from transom.state.lasting_tables import LastingTable
 from transom.state.pass_decisions import PassDecisions
 from transom.state.past_windows import PastWindows
-from transom.state.promising import BatchRanking, PreferenceState, PromisingState, SummaryState, TupleRun
+from transom.state.promising import (
+    BatchRanking,
+    PreferenceState,
+    PromisingState,
+    SummaryState,
+    TupleRun,
+    UnmatchedTuples,
+)
 from transom.state.state import QueryState, State, StoreState
 from transom.state.state_tables import (
     decode_floors,
@@ -62,6 +69,7 @@ Parts = Mapping[PartKey, bytes]
 STATE, RUN, SHEET, ESTIMATOR, PAST, REPORTED = "state", "run", "sheet", "estimator", "past", "reported"
 SUMMARY, PENDING, SELECTED, DECISIONS = "summary", "pending", "selected", "decisions"
 RANKING, ALERTS = "ranking", "alerts"
+WAITING, RETURNED = "waiting", "returned"  # tuples of outer joins WITH PREFERENCE
 GROUP_PROFILES, EARLY_DECISIONS = "group_profiles", "early_decisions"
 ACCOUNTS, QUERY_STATES, SELECTION_STATES, REGISTERED = "accounts", "queries", "selections", "registered"
 ACCOUNT_NAMES, SELECTION_KINDS, FLOORS, TIMES, CHANGED, JOINED, MATCHED = (
@@ -201,6 +209,12 @@ def _add_lasting(lasting: LastingParts, state: State, record: CommitRecord) -> N
         for ranking in summary.rankings:
             key = RANKING, json.dumps([name, ranking.name]), ranking.batch_id
             lasting.add(key, ranking, partial(_pack_ranking, ranking))
+    for name, preferred in state.promising.queries.items():
+        unmatched = preferred.unmatched
+        for kind, tables in ((WAITING, unmatched.waiting), (RETURNED, unmatched.returned)):
+            for side, table in enumerate(tables):
+                if table is not None:
+                    lasting.add((kind, name, side), table, partial(packed_stream, table))
     if state.alerts:
         lasting.add((ALERTS, "", 0), state.alerts, lambda: json.dumps(encode_alerts(state.alerts)).encode())
     for number, one in enumerate(record.decisions):
@@ -388,7 +402,10 @@ def _decode_summary_state(
 
 
 def _encode_preference_query(query: PreferenceState) -> dict[str, Any]:
-    return {
+    unseen = query.unmatched.unseen
+    rare: dict[str, Any] = {} if unseen is None else {"unseen": list(unseen)}
+    rare |= {} if query.registered is None else {"registered_with_batch": query.registered}
+    return rare | {
         "sides": len(query.pending),
         "since_batch": query.since,
         "done": state_json.encode_coverage(query.done),
@@ -408,7 +425,21 @@ def _decode_preference_query(
         stored["lost"],
         stored["missed"],
         None if packed is None else unpacked_stream(packed),
+        UnmatchedTuples(
+            _tables_by_side(WAITING, name, parts),
+            _tables_by_side(RETURNED, name, parts),
+            None if (unseen := stored.get("unseen")) is None else (unseen[0], unseen[1]),
+        ),
+        stored.get("registered_with_batch"),
     )
+
+
+def _tables_by_side(kind: str, name: str, parts: Parts) -> tuple[pa.Table | None, pa.Table | None]:
+    first, second = (
+        None if (packed := parts.get((kind, name, side))) is None else unpacked_stream(packed)
+        for side in range(2)
+    )
+    return first, second
 
 
 def _encode_join(join: JoinState) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class PreferencePlan:
     """A query with a preference: its budget, the deferred regions, and its results so far."""
 
     name: str
-    kind: str  # join, selection or aggregates
+    kind: str  # join, left join, right join, full join, selection or aggregates
     order: str
     promise: str
     fade: float
@@ -157,7 +157,7 @@ def preference_plans(
         done = (query_state or PreferenceState(())).coverage
         yield PreferencePlan(
             name,
-            "aggregates" if query.figures else "join" if len(query.sides) == 2 else "selection",
+            _kind(query),
             query.preference.order,
             promise_text(query.promise, streams=len(query.sides) > 1),
             query.preference.fade,
@@ -177,6 +177,14 @@ def preference_plans(
             done.share,
             tuple(reader for reader, each in queries.items() if each.stream == name),
         )
+
+
+def _kind(query: PreferenceQuery) -> str:
+    if query.figures:
+        return "aggregates"
+    if query.outer is not None:
+        return query.outer.form
+    return "join" if len(query.sides) == 2 else "selection"
 
 
 def _side(side: Side) -> SidePlan:

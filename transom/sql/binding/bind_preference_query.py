@@ -25,7 +25,7 @@ from transom.sql.catalog import Catalog, Relation, Scalars
 from transom.sql.clauses.past_times import AsOfClause, BackfillClause
 from transom.sql.clauses.preference import PreferenceClause
 from transom.sql.clauses.query_parser import parse
-from transom.sql.preference_query import Figure, Output, PreferenceKey, PreferenceQuery, Side
+from transom.sql.preference_query import Figure, OuterJoin, Output, PreferenceKey, PreferenceQuery, Side
 from transom.sql.query import Scalar
 from transom.sql.syntax.canonical import Printer, bare, quote, whole_number
 from transom.sql.syntax.parsed_query import Parsed
@@ -61,7 +61,7 @@ def _steps(
     return (yield from _Reader(parsed, clause, catalog, table, summaries).steps())
 
 
-_OTHER_JOINS = ("SEMI", "ANTI", "LEFT", "RIGHT", "FULL")  # of two streams
+_PRESERVED = {"LEFT": (True, False), "RIGHT": (False, True), "FULL": (True, True)}  # sides, by the word
 _BOUNDED = "a window query over a join within a time bound"
 
 
@@ -129,12 +129,13 @@ class _Reader:
         self.parsed, self.clause, self.catalog, self.table = parsed, clause, catalog, table
         self._refuse()
         self.scope = _Streams(parsed, catalog)
-        self.conditions = self._read_from()
+        self.outer: exp.Join | None = None  # where the query joins two streams by an outer join
+        self.preserved = (False, False)
+        self.on, self.where = self._read_from()
+        self.conditions = [*self.on, *self.where]
+        self._check_outer()
         self._check_names()
-        columns = [
-            {**source.relation.columns, **self.tables.columns(side)}
-            for side, source in enumerate(self.scope.streams)
-        ]
+        columns = [self._column_types(side) for side in range(len(self.scope.streams))]
         joined = [
             (source.relation.name, *self.tables.columns(side))
             for side, source in enumerate(self.scope.streams)
@@ -148,7 +149,9 @@ class _Reader:
         }
         self.pairs = _Over(self, both_sides, tuple(joined), numbered=True)
         self._has_having_types = True
-        self.guides: Guides = find_guides(parsed, self.scope, clause, self.conditions, summaries)
+        self.guides: Guides = find_guides(
+            parsed, self.scope, clause, self.conditions if self.outer is None else self.on, summaries
+        )
         self.promise = bound_promise(clause.promise, self.guides.column_of)
         self._check_window()
 
@@ -182,31 +185,72 @@ class _Reader:
         if select.args.get("from_") is None:
             parsed.fail("expected FROM and the name of a stream", select)
 
-    def _read_from(self) -> list[exp.Expr]:
-        """Read the streams of FROM; the conjuncts of ON, USING and WHERE are the conditions on tuples.
+    def _read_from(self) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """Read the streams of FROM; the conjuncts of ON and USING, and of WHERE, are the conditions on tuples.
 
-        Those that join static tables are not among them.
+        Those that join static tables are not among them. All conditions of an inner join are returned as if they were
+        in WHERE.
         """
         select = self.parsed.select
         self.scope.add(select.args["from_"].this)
-        conditions: list[exp.Expr] = []
+        on: list[exp.Expr] = []
         tables: list[tuple[FromItem, exp.Join]] = []
         for node in select.args.get("joins") or []:
             source = self.scope.add(node.this)
             if source.table:
                 tables.append((source, node))
                 continue
-            kinds = [word for word in (node.args.get("kind"), node.args.get("side")) if word in _OTHER_JOINS]
-            if kinds:
-                kind = kinds[0]
-                message = f"{kind} JOIN is not supported WITH PREFERENCE; {_BOUNDED} can be a {kind} JOIN"
-                self.parsed.fail(message, node.this)
-            conditions += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
+            self._read_form(node)
+            on += self._using(node) if node.args.get("using") else conjuncts(node.args.get("on"))
         where = select.args.get("where")
-        conditions += conjuncts(None if where is None else where.this)
+        conditions = list(conjuncts(None if where is None else where.this))
+        if self.outer is None:
+            on, conditions = [], [*on, *conditions]
         self.tables, conditions = bind_side_tables(self.scope, self.catalog, tables, conditions)
         # A JOIN without a condition comes with TRUE for one.
-        return [node for node in conditions if not (isinstance(node, exp.Boolean) and node.this)]
+        plain_on, plain_where = (
+            [node for node in nodes if not (isinstance(node, exp.Boolean) and node.this)]
+            for nodes in (on, conditions)
+        )
+        return plain_on, plain_where
+
+    def _read_form(self, node: exp.Join) -> None:
+        """Read how a stream is joined; an outer join preserves the tuples of one side, or of both."""
+        kind, side = node.args.get("kind"), node.args.get("side")
+        if kind in ("SEMI", "ANTI"):
+            message = f"{kind} JOIN is not supported WITH PREFERENCE; {_BOUNDED} can be a {kind} JOIN"
+            self.parsed.fail(message, node.this)
+        if side not in _PRESERVED:
+            return
+        self.outer, self.preserved = node, _PRESERVED[side]
+        if node.args.get("using") and side != "LEFT":
+            message = f"a {side} JOIN WITH PREFERENCE has no USING; write ON with the columns of both streams"
+            self.parsed.fail(message, node.this)
+
+    def _check_outer(self) -> None:
+        """Refuse what an outer join can't have; aggregates and pairs under a budget are checked when they are bound."""
+        if self.outer is None:
+            return
+        form = f"a {self.outer.args['side']} JOIN WITH PREFERENCE"
+        if self.clause.preference.window is None:
+            message = (
+                f"{form} needs a WINDOW: a tuple without a partner is returned when its window has passed"
+            )
+            self.parsed.fail(f"{message}; add WINDOW '1 minute' at the end of the query", self.outer.this)
+        for table, side in self.tables.tables:
+            if table.flag is not None and not self._is_pushed(side):
+                stream = self.scope.streams[side].alias
+                message = (
+                    f"{form} can have {table.source.shown} only by a LEFT JOIN: {stream} may have no partner"
+                )
+                self.parsed.fail(f"{message}; put conditions on the table in WHERE", table.source.node)
+
+    def _is_pushed(self, side: int) -> bool:
+        """Whether conditions of WHERE on a side are conditions on its tuples, before they are joined.
+
+        Those of an outer join are only if no tuple of the other side can be without a partner because of them.
+        """
+        return self.outer is None or (self.preserved[side] and not self.preserved[1 - side])
 
     def _using(self, node: exp.Expr) -> Iterator[exp.Expr]:
         first, second = self.scope.streams
@@ -241,29 +285,41 @@ class _Reader:
     def _build(self) -> PreferenceQuery:
         keys = self._keys()
         outputs, figures, names = self._items(keys)
-        rest = self._rest()
+        sides = tuple(self._side(at) for at in range(len(self.own)))
+        on, after = self._rest()
+        both = [text for text in (on, after) if text is not None]
         having, figures = self._having(keys, outputs, figures)
         return PreferenceQuery(
-            sides=tuple(self._side(at) for at in range(len(self.own))),
+            sides=sides,
             preference=self.clause.preference,
             promise=self.promise,
             outputs=outputs,
             figures=figures,
-            rest=rest,
+            rest=_all_of(both),
             functions=frozenset(name for view in (*self.own, self.pairs) for name in view.printer.called),
             keys=tuple(keys.values()),
             names=names if outputs and figures else (),
             having=having,
+            outer=self._outer(on, after, sides),
         )
 
     def _alone(self, at: int) -> list[exp.Expr]:
-        """The conditions that read one side only; conditions that read no column belong to the first side."""
-        sides = ({0}, set[int]()) if at == 0 else ({at},)
-        return [node for node in self._conditions() if self.tables.sides_of(node) in sides]
+        """The conditions that select the tuples of one side; conditions that read no column belong to the first."""
+        pushed = self.where if self._is_pushed(at) else []
+        return [node for node in self._without_link([*self.on, *pushed]) if self._owner(node) == at]
+
+    def _owner(self, node: exp.Expr) -> int | None:
+        """The side that a condition reads; None if it reads both."""
+        sides = self.tables.sides_of(node)
+        return None if len(sides) > 1 else min(sides, default=0)
 
     def _conditions(self) -> list[exp.Expr]:
+        return self._without_link(self.conditions)
+
+    def _without_link(self, nodes: list[exp.Expr]) -> list[exp.Expr]:
+        """The conditions without the equality that joins the streams."""
         link: Equality | None = self.guides.link
-        return [node for node in self.conditions if link is None or node is not link.node]
+        return [node for node in nodes if link is None or node is not link.node]
 
     def _side(self, at: int) -> Side:
         summary, view, conditions = self.guides.summaries[at], self.own[at], self._alone(at)
@@ -297,15 +353,43 @@ class _Reader:
             column.name for column in promised if column.source is source
         }
 
-    def _rest(self) -> str | None:
-        """The condition on a pair, without the equality that joins it."""
-        self.pairs.place = "WHERE"
-        across = [node for node in self._conditions() if len(self.tables.sides_of(node)) > 1]
+    def _rest(self) -> tuple[str | None, str | None]:
+        """The conditions on a pair without the equality that joins it: those of ON in an outer join, and others."""
+        across = [node for node in self._without_link(self.on) if self._owner(node) is None]
+        owners = [(node, self._owner(node)) for node in self._without_link(self.where)]
+        after = [node for node, owner in owners if owner is None or not self._is_pushed(owner)]
+        return self._pair_condition(across, "ON"), self._pair_condition(after, "WHERE")
+
+    def _pair_condition(self, nodes: list[exp.Expr], place: str) -> str | None:
+        self.pairs.place = place
         texts = []
-        for node in across:
+        for node in nodes:
             text = self.pairs.truth(node).sql
-            texts.append(f"({text})" if isinstance(node, exp.Or) and len(across) > 1 else text)
+            texts.append(f"({text})" if isinstance(node, exp.Or) and len(nodes) > 1 else text)
         return " AND ".join(texts) or None
+
+    def _outer(self, on: str | None, after: str | None, sides: tuple[Side, ...]) -> OuterJoin | None:
+        if self.outer is None:
+            return None
+        if on is not None and (self.clause.preference.probes or self.clause.preference.time):
+            node = next(node for node in self._without_link(self.on) if self._owner(node) is None)
+            message = (
+                "a condition of ON over both streams says which tuples have a partner, so it needs all pairs"
+            )
+            self.parsed.fail(f"{message}; leave out BUDGET, or put the condition in WHERE", node)
+        keeps = []
+        for at in range(2):
+            self.own[at].place = "WHERE"
+            nodes = [node for node in self.where if self._is_pushed(at) and self._owner(node) == at]
+            flags = self.tables.flags(at) if self._is_pushed(at) else []
+            keeps.append(conjunction([*flags, *(bind_predicate(node, self.own[at]) for node in nodes)]))
+        types = [
+            tuple(self._column_types(at)[name] for name in side.columns) for at, side in enumerate(sides)
+        ]
+        return OuterJoin(self.preserved, (keeps[0], keeps[1]), on, after, (types[0], types[1]))
+
+    def _column_types(self, at: int) -> dict[str, pa.DataType]:
+        return {**self.scope.streams[at].relation.columns, **self.tables.columns(at)}
 
     def _key_nodes(self) -> list[exp.Expr]:
         """The expressions of GROUP BY; a position or an alias refers to an item of SELECT."""
@@ -404,6 +488,9 @@ class _Reader:
         return Output(name, scalar.sql, scalar.type, [*keys, scalar.sql].index(scalar.sql))
 
     def _figure(self, name: str, node: exp.Expr) -> Figure:
+        if self.outer is not None:
+            form = f"a {self.outer.args['side']} JOIN WITH PREFERENCE"
+            self.parsed.fail(f"{form} has no aggregates; a window query over its results can have them", node)
         view, side = self._view(node)
         view.place = "another aggregate"
         return replace(bound_figure(self.parsed, name, node, view.scalar), side=side)
@@ -460,3 +547,10 @@ class _Reader:
         if is_aggregate(node, self.pairs.functions) and isinstance(node, exp.Anonymous):
             return f"{node.name.lower()}({', '.join(self._auto_name(arg) for arg in node.expressions)})"
         return None
+
+
+def _all_of(texts: list[str]) -> str | None:
+    """A condition that holds if all of the given ones do."""
+    if len(texts) == 1:
+        return texts[0]
+    return " AND ".join(f"({text})" for text in texts) or None
