@@ -45,8 +45,8 @@ class OraclePreferenceJoin:
     def join(self) -> None:
         """Begin: earlier rows are not in the join, and rows whose partner may be one of them are not returned alone."""
         self.unseen = list(self.highs)
-        for rows in (*self.rows, *self.waiting):
-            rows.clear()
+        for known in (*self.rows, *self.waiting, self.matched, self.gone):  # identities are used again
+            known.clear()
 
     def batch(self, stream: str, rows: Sequence[OracleRow]) -> list[OracleRow]:
         """The rows of the join that a batch of a stream adds: its pairs, and rows that stay without a partner."""
