@@ -54,6 +54,7 @@ def test_a_duration_is_read(text: Any, microseconds: int) -> None:
         ("", "'' is not a duration"),
         ("0.1 microseconds", "finer than a microsecond"),
         ("5 minutes later", "is not a duration"),
+        (f"{'9' * 1_000_000} days", "has 1,000,000 digits; no stream is that long"),
         (True, "True is not a duration"),
         (None, "None is not a duration"),
     ],

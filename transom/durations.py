@@ -42,6 +42,7 @@ _INSTANT = re.compile(
     re.IGNORECASE,
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_MOST_DIGITS = 10_000  # of a number of units: numbers of a million digits take seconds to read
 MOST_OFFSET = 18 * HOUR  # from UTC, as in Spark
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,6 +74,8 @@ def parse_duration(value: str | int | timedelta) -> int:
 
 def _part_microseconds(value: str, number: str, unit: str) -> int:
     name = unit.lower()
+    if len(number) > _MOST_DIGITS:
+        raise SettingError(_too_many_digits(number))
     if name in _NOT_FIXED:
         raise SettingError(f"{value!r}: a {name.rstrip('s')} has no fixed length; use days or weeks")
     if name not in _MICROSECONDS:
@@ -97,12 +100,18 @@ def parse_calendar_length(value: str) -> tuple[int, int, bool]:
         if part is None or not size or not part[1].isdigit():
             message = f"{value!r} is not a whole number of days, weeks, months, quarters or years"
             raise SettingError(message)
+        if len(part[1]) > _MOST_DIGITS:
+            raise SettingError(_too_many_digits(part[1]))
         totals[name] += int(Decimal(part[1])) * size  # an int is read from some thousands of digits only
         units.add(f"{size} {name}")
         at = part.end()
     if totals["months"] and totals["days"]:
         raise SettingError(f"{value!r} has months and days; write one of them")
     return totals["months"], totals["days"], units == {"7 days"}
+
+
+def _too_many_digits(number: str) -> str:
+    return f"{number[:10]}... has {len(number):,} digits; no stream is that long"
 
 
 def _not_a_duration(value: str, text: str) -> str:

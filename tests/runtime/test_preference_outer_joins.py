@@ -295,3 +295,83 @@ def test_static_tables_are_joined_to_the_tuples_of_an_outer_join(
     )
     assert found == [(1.0, 4.0, "b", "b"), (3.0, None, "b", None)]
     engine.stop()
+
+
+# --- ends ---
+
+
+def preferred(engine: transom.Engine, name: str = "left") -> transom.QueryHandle:
+    return engine.register(LEFT.format("", "desc", ""), name)
+
+
+def test_a_stream_with_sidelined_rows_has_not_ended_for_an_outer_join(make_engine: EngineFactory) -> None:
+    engine = make_engine()
+    feeds = {
+        number: engine.feed(f"store{number}", SALES, time="ts", budget=1, overload="sideline")
+        for number in (1, 2)
+    }
+    for number in feeds:
+        engine.execute(f"CREATE SUMMARY items{number} ON store{number}(item) {SHORT}")
+    query = preferred(engine)
+    first, second = (
+        [sale(item, 1, item) for item in (1, 2, 3)],
+        [sale(item, 1, 10 + item) for item in (1, 2, 3)],
+    )
+    for number, sold in ((1, first), (2, second)):
+        feeds[number].push(sold)
+        engine.step(1)
+    assert len(query.results()) < 3
+    end(engine)
+    assert rows_of(query) == left_joined(first, second)
+
+
+@pytest.mark.parametrize("name", ["store1", "store2", "left"])
+def test_an_outer_join_may_have_the_name_of_a_stream(
+    make_engine: EngineFactory, tmp_path: Path, name: str
+) -> None:
+    engine, feeds = two_stores(make_engine, tmp_path)
+    query = preferred(engine, name)
+    first, second = [sale(1, 0, 1)], [sale(2, 0, 2)]
+    for number, sold in ((1, first), (2, second)):
+        feeds[number].push(sold)
+        engine.step()
+    engine.flush("store1")
+    engine.step()
+    assert not rows_of(query)
+    feeds[2].push([sale(1, 1, 3)])
+    engine.step()
+    end(engine)
+    assert rows_of(query) == left_joined(first, [*second, sale(1, 1, 3)])
+
+
+def test_an_outer_join_that_is_renamed_in_the_batch_of_its_end_ends(
+    make_engine: EngineFactory, tmp_path: Path
+) -> None:
+    engine, feeds = two_stores(make_engine, tmp_path)
+    query = preferred(engine)
+    for number in (1, 2):
+        feeds[number].push([sale(number, 0, number)])
+        engine.step()
+    query.rename("renamed")
+    end(engine)
+    assert rows_of(engine.query("renamed")) == {(1.0, None): 1}
+
+
+def test_a_stream_that_has_not_begun_is_waited_for(make_engine: EngineFactory) -> None:
+    now = [1_767_268_800_000_000]
+    engine = make_engine(clock=lambda: now[0])
+    feeds = {
+        number: engine.feed(f"store{number}", SALES, time="ts", idle=idle)
+        for number, idle in ((1, "5 seconds"), (2, None))
+    }
+    for number in feeds:
+        engine.execute(f"CREATE SUMMARY items{number} ON store{number}(item) {SHORT}")
+    query = preferred(engine)
+    feeds[1].push([sale(1, 0, 1)])
+    engine.step()
+    now[0] += 6_000_000
+    engine.step()
+    assert not rows_of(query)
+    feeds[2].push([sale(1, 1, 3)])
+    engine.step()
+    assert rows_of(query) == {(1.0, 3.0): 1}

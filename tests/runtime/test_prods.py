@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -146,6 +148,10 @@ def test_a_prod(still: transom.Engine, words: Any, grouped: Any, pinned: Any, wh
         ({"until": 1.5}, "not a whole number: 1.5"),
         ({"until": True}, "not a whole number: True"),
         ({"until": float("inf")}, "not a whole number: inf"),
+        ({"until": Decimal("1.5")}, "not a whole number: Decimal"),
+        ({"until": Decimal("Infinity")}, "not a whole number: Decimal"),
+        ({"where": {"sensor": Decimal("1.5")}}, "sensor can't be Decimal.*: it is no whole number"),
+        ({"where": {"sensor": np.float32(1.5)}}, "sensor can't be .*: it is no whole number"),
         ({"until": 10**30}, "too large a number"),
         ({"where": {"sensor": "one"}}, "sensor can't be 'one'"),
         ({"where": {"sensor": 1.5}}, "sensor can't be 1.5: it is no whole number"),
@@ -160,6 +166,10 @@ def test_a_prod(still: transom.Engine, words: Any, grouped: Any, pinned: Any, wh
         "a part of a number",
         "a truth value as a time",
         "an endless time",
+        "a part of a number as a decimal",
+        "an endless decimal",
+        "a decimal between two numbers",
+        "a single between two numbers",
         "a number beyond 64 bits",
         "a value of another type",
         "a value between two numbers",

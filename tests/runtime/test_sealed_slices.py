@@ -375,6 +375,16 @@ def test_a_step_with_rows_leaves_the_history_to_a_step_without(
     assert engine._loop.history.slices.rows("bids") == 4 * 20
 
 
+def test_rows_that_are_never_merged_have_slices(make_engine: EngineFactory, tmp_path: Path) -> None:
+    engine, feed = opened(make_engine, tmp_path / "checkpoint", retain="1 hour")
+    engine.register(WIDE, "wide")
+    for minutes in range(0, 60, 10):  # four files would cover more than an eighth of what is retained
+        feed.push([{"site": 1, "price": 2.0, "ts": START + timedelta(minutes=minutes)}] * 20)
+        engine.step()
+        engine.step()
+    assert engine._loop.history.slices.rows("bids") >= 5 * 20
+
+
 def test_rows_that_are_merged_soon_have_no_slices(make_engine: EngineFactory, tmp_path: Path) -> None:
     engine, feed = opened(make_engine, tmp_path / "checkpoint")
     engine.register(WIDE, "wide")

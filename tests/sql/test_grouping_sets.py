@@ -74,7 +74,7 @@ def test_queries_with_as_many_sets_share_the_expanded_rows() -> None:
 def test_a_name_in_having_is_read_anew_for_constants_of_another_type() -> None:
     texts = {
         value: f"SELECT sum(x) AS a, b FROM t {WINDOW} GROUP BY ROLLUP(a, b) HAVING a > {value}"
-        for value in ("5", "6", "5.5", "3000000000")
+        for value in ("5", "6", "5.5", "3000000000", "9" * 5000)
     }
     queries = bind(texts, CATALOG, InterpretedScalars())
     for value, query in queries.items():

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
 
 from transom.aggregates.accumulators import (
@@ -365,12 +367,26 @@ def typed_value(value: Any, kind: pa.DataType, zone: str = "UTC") -> Any:
     is_text = isinstance(value, str) and (pa.types.is_date(kind) or pa.types.is_decimal(kind))
     if is_text or (isinstance(value, float | int) and pa.types.is_decimal(kind)):
         return pa.scalar(str(value)).cast(kind).as_py()
-    if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
+    if pa.types.is_integer(kind) and has_fraction(value):
         raise pa.ArrowInvalid("it is no whole number")  # Arrow would cut it off
     try:
         return pa.scalar(value, kind).as_py()
     except OverflowError:
         raise pa.ArrowInvalid(f"it is too large for {kind}") from None
+
+
+def has_fraction(value: object) -> bool:
+    """Whether a value is a number, and no whole one: Arrow and `int` would cut it off.
+
+    >>> [has_fraction(value) for value in (1.5, Decimal("2.5"), float("inf"), 2.0, 2, "2.5")]
+    [True, True, True, False, False, False]
+    """
+    if not isinstance(value, float | Decimal | np.floating):
+        return False
+    try:
+        return value != int(value)
+    except (ArithmeticError, ValueError):  # infinities, NaN
+        return True
 
 
 def pattern_value(value: Any) -> Any:

@@ -203,10 +203,11 @@ class Promising:
         at: int,
         read: Collection[str] = (),
         newest: Mapping[str, int | None] = MappingProxyType({}),
+        ended: Collection[str] = (),
     ) -> PromisingOutput:
         """Insert the tuples of a batch and make its probes. The results of queries in `read` are read by others.
 
-        `newest` are the newest times of the streams before the batch.
+        `newest` are the newest times of the streams before the batch. The results of queries in `ended` end with it.
         """
         started = self.clock()
         before, living = state, queries
@@ -234,7 +235,7 @@ class Promising:
             and (intent.resumes or any(side.summary in arrivals for side in query.sides))
         }
         outer = {name: query for name, query in living.items() if query.outer is not None}
-        unmatched = self._unmatched(outer, living, planner, newest, intent.ended) if outer else {}
+        unmatched = self._unmatched(outer, living, planner, newest, ended) if outer else {}
         planned = self.clock()
         made = self._made(plans, planner, budgets)
         answered = _Answers(dict(planner.state.queries), ReadResults(read))

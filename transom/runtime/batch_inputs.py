@@ -84,7 +84,7 @@ class BatchInputs:
                 tuple(self.declared.streams[stream].rules.clock for stream in query.streams),
                 result_reach(query, summaries),
                 name not in committed.promising.queries,
-                name in intent.ended,
+                registry[name].identity in intent.ended_results,
                 preferred.new.get(name),
             )
             for name, query in registry.read_preferences().items()

@@ -333,22 +333,23 @@ class BatchLoop:
             in_lull = stream is not None and not reference and stream not in self.directory.waiting.ended
             waiting = WaitingControl() if in_lull else self.directory.waiting
             declared = None if stream is None else self.declared.streams[stream]
-            waiting.ended = self.ends.with_dependents(waiting.ended)
             bound = self.sideline.bind(declared, bool(reference), waiting.ended, self.state)
+            ended = self.ends.with_derived(bound.ended)
             intent = BatchIntent(
                 self.state.batch_id + 1,
                 self.clock(),
                 stream,
                 dict(reference),
                 (*waiting.control, *control),
-                bound.ended,
+                ended,
                 dict(self.declared.versions),
                 bound.budget,
                 bound.sidelined,
                 self.promising.probes(self.directory.registry.preference_queries()),
                 resumes,
                 resumed=self.timers.resumed(),
-                idle=tuple(name for name in bound.ended if self.ends.is_idle(name)),
+                idle=tuple(name for name in ended if self.ends.is_idle(name)),
+                ended_results=self.ends.results(ended, self.state),
             )
             if self.log.intent(intent.batch_id) is not None:
                 raise StateError(
@@ -586,8 +587,8 @@ class BatchLoop:
         shelf = self.executors.shelf(state)
         preferred = PromisingOutput(state.promising, (), {})
         with_preference = registry.preference_queries()
-        outer = {name for name, query in with_preference.items() if query.outer is not None}
-        if ingested.arrivals or intent.resumes or not outer.isdisjoint(intent.ended):
+        has_ended = {name for name in with_preference if registry[name].identity in intent.ended_results}
+        if ingested.arrivals or intent.resumes or has_ended:
             preferred = self.promising.process(
                 intent,
                 with_preference,
@@ -597,6 +598,7 @@ class BatchLoop:
                 context.made,
                 registry.read_preferences(),
                 self._newest_times(with_preference, state),
+                has_ended,
             )
             state = replace(state, promising=preferred.state)
         preferences = self.inputs.of_preferences(intent, registry, self.state, preferred)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from transom.durations import parse_instant
@@ -17,7 +18,7 @@ from transom.elements import Clock, ClockKind, Kind, Prod, Punctuation
 from transom.errors import BatchError, SettingError, StateError
 from transom.estimates.feedback import add_estimates
 from transom.ingest.streams import Stream
-from transom.plan.compiled_query import CompiledQuery, pattern_value, typed_value
+from transom.plan.compiled_query import CompiledQuery, has_fraction, pattern_value, typed_value
 from transom.plan.passes.admission import release_suspended
 from transom.results.cascade import cascade_order, passed_on
 from transom.results.early_results import WindowRequest, read_open_windows, window_requests
@@ -247,7 +248,7 @@ def instant_of(clock: Clock, value: Any, zone: str = "UTC") -> int:
     """A moment on a clock; without an offset it is in the zone."""
     if clock.kind is ClockKind.TIME:
         number, what = parse_instant(value, zone), "number of microseconds"
-    elif isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+    elif isinstance(value, bool | np.bool_) or has_fraction(value):
         raise SettingError(f"not a whole number: {value!r}; the column counts in whole numbers")
     else:
         try:

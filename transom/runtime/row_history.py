@@ -192,11 +192,21 @@ class RowHistory:
                         return True
         return False
 
-    def waits_for_merge(self, stream: str) -> set[str]:
-        """The files of single batches of a stream that were merged ahead, or are so new that they will be merged."""
-        files = self.committed[stream].files[-MERGED_FILES:]
+    def waits_for_merge(self, stream: str, span: int) -> set[str]:
+        """The files of single batches of a stream that were merged ahead, or will be if more like them follow.
+
+        `span` is the length of time that the stream retains.
+        """
         ahead, _ = self._ahead.get(stream, ((), None))
-        return {file.path for file in (*ahead, *files) if file.path.endswith(BATCH_ENDING)}
+        newest = [
+            file
+            for file in self.committed[stream].files[-MERGED_FILES:]
+            if file.path.endswith(BATCH_ENDING) and file.path not in self._apart
+        ]
+        as_many = MERGED_FILES / max(len(newest), 1)
+        if _covered(newest) * as_many > span // PARTS_OF_SPAN:
+            newest = []
+        return {file.path for file in (*ahead, *newest)}
 
     def _with_ahead(self, stream: str, files: tuple[RetainedFile, ...]) -> tuple[RetainedFile, ...]:
         """The files, with the one that was made ahead in the place of those that it was made of."""
@@ -349,9 +359,13 @@ def _may_merge(files: Sequence[RetainedFile], span: int) -> bool:
     levels = {_level(file.batches) for file in files}
     if len(levels) > 1 or any(file.is_sealed for file in files):
         return False
+    return _covered(files) <= span and sum(file.bytes for file in files) <= LARGEST_MERGE
+
+
+def _covered(files: Sequence[RetainedFile]) -> int:
+    """How much time lies between the oldest and the newest row of some files."""
     times = [time for file in files for time in (file.low, file.high) if time is not None]
-    covered = max(times) - min(times) if times else 0
-    return covered <= span and sum(file.bytes for file in files) <= LARGEST_MERGE
+    return max(times) - min(times) if times else 0
 
 
 def _level(batches: int) -> int:

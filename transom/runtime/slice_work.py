@@ -142,7 +142,7 @@ class SliceWork:
         wanted = self._wanted.get(stream.name)
         if wanted is None or wanted.queries is not queries:
             wanted = self._wanted[stream.name] = _Wanted(queries, self._selections(queries, stream))
-        waiting = self.history.waits_for_merge(stream.name)
+        waiting = self.history.waits_for_merge(stream.name, stream.retain)
         if self.last_batch() > wanted.retry_after:
             wanted.tried, wanted.retry_after = set(), HIGHEST
         for file in reversed(retained.files) if wanted.selections else ():

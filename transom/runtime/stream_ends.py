@@ -47,10 +47,9 @@ class StreamEnds:
             self.end([stream.name])
             stream.idle_closed = True
 
-    def with_dependents(self, ended: Sequence[str]) -> list[str]:
-        """Streams that end, with the derived streams and the results of queries that end with them."""
-        streams = [*ended, *self._derived(ended)]
-        return [*streams, *self._results(streams)]
+    def with_derived(self, ended: Sequence[str]) -> tuple[str, ...]:
+        """Streams that end, with the derived streams that end with them."""
+        return (*ended, *self._derived(ended))
 
     def _derived(self, ended: Sequence[str]) -> list[str]:
         """The derived streams that end: all of their inputs do, or have ended since they last brought rows."""
@@ -66,28 +65,32 @@ class StreamEnds:
             )
         ]
 
-    def _results(self, ended: Sequence[str]) -> list[str]:
-        """The queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above.
+    def results(self, ended: Sequence[str], state: State) -> tuple[str, ...]:
+        """The identities of queries WITH PREFERENCE whose results end: all of their streams do, or have ended as above.
 
-        It makes a difference for those that others read, and for outer joins, which return tuples without a partner.
+        It makes a difference for those that others read, and for outer joins, which return tuples without a partner. An
+        outer join does not end as long as one of its streams has brought nothing, unless that stream ends now.
         """
         if not ended:
-            return []
+            return ()
         registry = self.directory.registry
         read = registry.read_preferences()
-        return [
-            name
+
+        def has_ended(stream: str, is_outer: bool) -> bool:
+            declared = self.declared.streams[stream]
+            has_begun = state.stream(stream).clock(declared.rules.clock).high is not None
+            return stream in ended or (declared.idle_closed and (has_begun or not is_outer))
+
+        return tuple(
+            registry[name].identity
             for name, query in registry.preference_queries().items()
             if (name in read or query.outer is not None)
-            and name not in ended
             and any(stream in ended for stream in query.streams)
-            and all(stream in ended or self.declared.streams[stream].idle_closed for stream in query.streams)
-        ]
+            and all(has_ended(stream, query.outer is not None) for stream in query.streams)
+        )
 
     def is_idle(self, name: str) -> bool:
         """Whether a stream brought nothing since it fell idle; a derived stream, if none of its inputs did."""
-        if name not in self.declared.streams:  # the results of a query: all of its streams have ended
-            return False
         stream = self.declared.streams[name]
         derived = self.declared.derived([name]).get(name)
         inputs = () if derived is None else (rules.clock.stream for rules in derived.inputs)

@@ -32,6 +32,8 @@ class BatchIntent:
     idle: tuple[str, ...] = ()  # those of the streams that end which have fallen idle
     # Attempts that were begun and did not end, by what they left out: the process died in them, or is in one now.
     unfinished: Mapping[str, int] = field(default_factory=dict)
+    # The identities of queries WITH PREFERENCE whose results end.
+    ended_results: tuple[str, ...] = ()
     # By stream, the clock when its partitions were read from a checkpoint: they were not silent before that.
     resumed: Mapping[str, int] = field(default_factory=dict)
 
@@ -57,6 +59,7 @@ class BatchIntent:
             **({"suspended": dict(self.suspended)} if self.suspended else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
             **({"unfinished": dict(self.unfinished)} if self.unfinished else {}),
+            **({"ended_results": list(self.ended_results)} if self.ended_results else {}),
             **({"resumed": dict(self.resumed)} if self.resumed else {}),
         }
 
@@ -77,6 +80,7 @@ class BatchIntent:
             resumes=stored["resumes"],
             suspended=stored.get("suspended", {}),
             unfinished=stored.get("unfinished", {}),
+            ended_results=tuple(stored.get("ended_results", ())),
             resumed=stored.get("resumed", {}),
             idle=tuple(stored.get("idle", ())),
         )

@@ -298,7 +298,8 @@ class _Expansion:
             node.meta[COPIED] = True  # another constant could have another type
             if node.is_string:
                 return pa.string()
-            return pa.int32() if node.name.isdigit() and int(node.name) < 2**31 else None
+            is_whole = node.name.isdigit() and len(node.name) <= 10
+            return pa.int32() if is_whole and int(node.name) < 2**31 else None
         if isinstance(node, exp.Boolean):
             return pa.bool_()
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
