@@ -183,6 +183,16 @@ queries:
         written = [json.loads(line) for part in (tmp_path / "out").rglob("*.json") for line in part.open()]
         assert sorted((row["city"], row["n"]) for row in written) == [("Boston", 4), ("Portland", 5)]
 
+    @pytest.mark.parametrize(
+        "items", ["site", "site, price", "site, price, price + 1 AS p, site + 1 AS s, ts"]
+    )
+    def test_a_query_without_a_window_prints_all_items_of_its_rows(self, items: str) -> None:
+        done = CliRunner().invoke(app, ["query", f"SELECT {items} FROM bids WHERE price > 25", *BIDS])
+        assert done.exit_code == OK, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(rows[0]) == 1 + len(items.split(",")) and rows[0]["event_time"].startswith("2013")
+        assert [row["site"] for row in rows] == [2, 2, 2]
+
     def test_a_query_without_slide_is_looked_up_at_the_end_of_the_data(self) -> None:
         top = "SELECT site, max(price) AS top FROM bids [RANGE 2 minutes] GROUP BY site"
         done = CliRunner().invoke(app, ["query", top, f"{top} USING timegram(64)", *BIDS])

@@ -148,9 +148,16 @@ def test_a_checkpoint_that_an_engine_uses_is_left_alone(tmp_path: Path, command:
     """An engine that opens a checkpoint takes it over, so that the running one would stop."""
     checkpoint = tmp_path / "checkpoint"
     file = _pipeline(tmp_path)
-    file.write_text(f"engine: {{backend: local, checkpoint: {checkpoint}}}\n{file.read_text()}")
-    with built_engine(load_pipeline(file)):
-        pass
+    sinks = (
+        f"sinks: [{{format: json, path: {tmp_path / 'out'}}}]\n"
+        f"alert_sinks: {{events: {{file: {tmp_path / 'events'}}}}}\n"
+        "alerts: {many: {query: large, sinks: [events]}}\n"
+    )
+    text = file.read_text().replace("country IN ('DE', 'US')", "country IN ('DE', 'US') HAVING top > 1")
+    file.write_text(f"engine: {{backend: local, checkpoint: {checkpoint}}}\n{sinks}{text}")
+    with built_engine(load_pipeline(file)) as engine:
+        engine.drain()
+    assert any((tmp_path / "out").iterdir()) and any((tmp_path / "events").iterdir())
     held = Store(str(checkpoint))
     running = {"host": socket.gethostname(), "process": 1, "since": 0}
     held.write("lease/0000000001.json", json.dumps(running).encode())

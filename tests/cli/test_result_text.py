@@ -58,6 +58,16 @@ def test_results_are_in_window_order_without_the_system_columns() -> None:
     assert in_window_order(RESULTS).column_names == RESULTS.column_names
 
 
+@pytest.mark.parametrize("items", [1, 2, 6])
+def test_rows_are_shown_with_all_items(items: int) -> None:
+    names = [f"item{number}" for number in range(items)]
+    rows = {"event_time": pa.array([moment(1), moment(0)], UTC), **{name: [2, 1] for name in names}}
+    system = {"kind": ["row"] * 2, "batch": [1, 1], "made": pa.array([moment(3)] * 2, UTC)}
+    shown = in_window_order(without_system_columns(pa.table({**rows, **system})))
+    assert shown.column_names == ["event_time", *names]
+    assert shown["item0"].to_pylist() == [1, 2]
+
+
 def test_a_table_is_aligned_and_ends_without_blanks() -> None:
     assert written({"q": in_window_order(without_system_columns(RESULTS))}, Format.TABLE) == (
         "window_start                window_end           site     mean  total\n"

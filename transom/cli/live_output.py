@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from transom.api.value_text import value_to_text
 from transom.cli.result_text import (
-    SYSTEM_COLUMN_COUNT,
     Format,
     shorten_lookup,
     shorten_preference_query,
+    system_columns_start,
     without_system_columns,
     write_results,
 )
@@ -56,7 +56,7 @@ class ResultPrinter:
                 )
             shown = shown.add_column(0, "kind", kinds)
         elif not self.full:
-            kinds = results.column(results.num_columns - SYSTEM_COLUMN_COUNT)
+            kinds = results.column(system_columns_start(results))
             shown = without_system_columns(results).add_column(0, "kind", kinds)
         if self.several:
             shown = shown.add_column(0, "query", pa.chunked_array([pa.repeat(name, results.num_rows)]))

@@ -13,7 +13,10 @@ import pyarrow.types as kinds
 from transom.api.csv_text import write_csv
 from transom.api.value_text import value_to_json, value_to_text
 
-SYSTEM_COLUMN_COUNT = 7  # every result ends with kind, complete, rows, late, batch, made and latency
+SYSTEM_COLUMN_COUNT = (
+    7  # the result of a window ends with kind, complete, rows, late, batch, made and latency
+)
+ROW_COLUMNS = 3  # the result of a query without a window ends with kind, batch and made
 LOOKUP_COLUMNS = 3  # every lookup ends with complete, batch and made
 # Results of a query with a preference end with batch, made, complete, share and skipped.
 PREFERENCE_COLUMNS = 5
@@ -38,9 +41,15 @@ def default_format(form: Format | None, out: TextIO) -> Format:
     return form or (Format.TABLE if out.isatty() else Format.JSON)
 
 
+def system_columns_start(results: pa.Table) -> int:
+    """The place of the first system column, which is the kind: of windows, or of rows."""
+    are_of_rows = kinds.is_timestamp(results.schema.types[-1])  # made, where windows have the latency
+    return results.num_columns - (ROW_COLUMNS if are_of_rows else SYSTEM_COLUMN_COUNT)
+
+
 def without_system_columns(results: pa.Table) -> pa.Table:
     """Results without the system columns, which are the last ones."""
-    return results.select(range(results.num_columns - SYSTEM_COLUMN_COUNT))
+    return results.select(range(system_columns_start(results)))
 
 
 def shorten_lookup(answer: pa.Table, form: Format, with_time: bool = False) -> pa.Table:
@@ -66,7 +75,7 @@ def in_window_order(results: pa.Table) -> pa.Table:
         field.name for field in results.schema if field.name not in first and not kinds.is_nested(field.type)
     ]
     order = [(name, "ascending") for name in first + rest if results.column_names.count(name) == 1]
-    return results.sort_by(order) if results.num_rows else results
+    return results.sort_by(order) if results.num_rows and order else results
 
 
 def write_results(results: Mapping[str, pa.Table], form: Format, out: TextIO, named: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ def planning_engine(pipeline: Pipeline) -> Iterator[Engine]:
 
 
 def _without_checkpoint_in_use(pipeline: Pipeline) -> Pipeline:
-    """The pipeline without its checkpoint, if an engine that uses it may be running."""
+    """The pipeline without its checkpoint and the directories that it writes to, if an engine may be using them."""
     checkpoint = pipeline.engine.get("checkpoint")
     holder = None if checkpoint is None or _has_new_checkpoint(pipeline) else lease_holder(Store(checkpoint))
     if holder is None or holder.is_alive is False or holder.process == os.getpid():
@@ -90,7 +90,30 @@ def _without_checkpoint_in_use(pipeline: Pipeline) -> Pipeline:
         holder.host,
     )
     settings = {name: value for name, value in pipeline.engine.items() if name != "checkpoint"}
-    return replace(pipeline, engine=settings)
+    files = {name for name, sink in pipeline.alert_sinks.items() if "file" in sink}
+    return replace(
+        pipeline,
+        engine=settings,
+        sinks=_without_directories(pipeline.sinks),
+        queries={
+            name: replace(query, sinks=_without_directories(query.sinks))
+            for name, query in pipeline.queries.items()
+        },
+        alert_sinks={name: sink for name, sink in pipeline.alert_sinks.items() if name not in files},
+        alerts={name: _without_sinks(alert, files) for name, alert in pipeline.alerts.items()},
+    )
+
+
+def _without_directories(sinks: Iterable[Settings]) -> list[Settings]:
+    """The sinks that do not write to a directory: one with batches belongs to the run of its checkpoint."""
+    return [sink for sink in sinks if "path" not in sink]
+
+
+def _without_sinks(alert: Settings, names: Collection[str]) -> Settings:
+    """An alert that does not name some sinks."""
+    if not isinstance(alert.get("sinks"), list):
+        return alert
+    return {**alert, "sinks": [name for name in alert["sinks"] if name not in names]}
 
 
 def _engine_without_spark(pipeline: Pipeline) -> Engine | None:

@@ -17,7 +17,7 @@ from transom.storage.file_store import Store
 from transom.storage.lease import Lease
 from transom.windows.partition_clocks import PARTITIONS, PartitionClocks
 
-REASON = "suspended by transom repair"
+REASON = "suspended by transom repair: resume it with query.resume(), or transom resume on a running server"
 
 
 class Repair:
