@@ -183,9 +183,22 @@ def test_the_statements_of_the_reference_can_be_run() -> None:
     assert bind_drop(drop, SUMMARIES) == Forget("items")
 
 
-@pytest.mark.parametrize("clause", re.findall(r"^\| `(.*?)`", section("WITH PREFERENCE"), re.MULTILINE))
+FORMS_OF_PREFERENCES = re.findall(r"^\| `(.*?)`", section("WITH PREFERENCE"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("clause", [form for form in FORMS_OF_PREFERENCES if " JOIN " not in form])
 def test_every_form_of_a_preference_can_be_written(clause: str) -> None:
     assert preference_query(f"SELECT item FROM store1 WHERE price > 5 {clause}").sides[0].summary == "items"
+
+
+@pytest.mark.parametrize("join", [form for form in FORMS_OF_PREFERENCES if " JOIN " in form])
+def test_every_form_of_an_outer_join_with_preference_can_be_written(join: str) -> None:
+    streams = re.sub(r"^a (\w+) JOIN b", r"store1 a \1 JOIN store2 b", join)
+    promise = "SUMMARY.Estimate.Count(a.item) * SUMMARY.Estimate.Count(b.item)"
+    query = preference_query(
+        f"SELECT a.item AS x, b.item AS y FROM {streams} WITH PREFERENCE desc {promise} WINDOW '1 second'"
+    )
+    assert query.outer is not None
 
 
 def test_the_queries_with_a_preference_can_be_registered() -> None:
