@@ -54,6 +54,13 @@ def test_every_answer_is_the_oracles(part: int, seed: int) -> None:
         check(case(Random(number)), seed=number)
 
 
+@pytest.mark.parametrize(
+    "number", [pytest.param(863020036, id="a late row between closed times when the stream ends")]
+)
+def test_cases_that_were_answered_wrongly_once(number: int) -> None:
+    check(case(Random(number)), seed=number)
+
+
 def test_queries_alike_are_answered_from_slices_of_others_and_rightly(seed: int) -> None:
     assert sum(check(alike(Random(number)), seed=number) for number in range(seed, seed + 60)) > 0
 

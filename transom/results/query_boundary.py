@@ -92,8 +92,9 @@ def last_window(
 ) -> int | None:
     """The last window of a query that holds tuples; `starts` is the start of its selection's last slice."""
     spec = query.query.window
-    if was.view.columns:
-        # Rows that were late for their group are kept, too, and must not close a window of other groups.
+    if was.view.columns or not was.view.is_from_start:
+        # Rows that were late are kept, too, if they were late for their group only, or earlier times are open. They
+        # must not close a window of other groups, or of these times.
         return _last_open(query, was, _groups_held(state, home, store))
     if windows.has_gaps(spec):  # the last slice may lie between windows
         starts, _ = slices_held(state, home)

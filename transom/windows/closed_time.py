@@ -199,6 +199,11 @@ class View:
                 yield frozenset([self.groups.column]), pattern, IntervalSet.of((LOWEST, until))
 
     @property
+    def is_from_start(self) -> bool:
+        """Whether what is closed for all groups is what lies before one moment."""
+        return not self.general or Closed._is_from_start(self.general)
+
+    @property
     def anywhere(self) -> IntervalSet:
         """The time that is closed for all groups or for some."""
         patterned = union(ranges for own in self.patterned.values() for ranges in own.values())
@@ -207,8 +212,7 @@ class View:
 
     def until(self, keys: Sequence[pa.Array], rows: int) -> Ints | None:
         """For each row, given the columns of its group, the time before which all is closed; None: it has none."""
-        is_prefix = not self.general or (len(self.general) == 1 and self.general.pairs[0][0] <= LOWEST)
-        if self.patterned or not is_prefix:
+        if self.patterned or not self.is_from_start:
             return None
         until = np.full(rows, self.general.pairs[0][1] if self.general else LOWEST)
         return until if self.groups is None else np.maximum(until, self._until_of_groups(keys) - self.delay)
