@@ -151,7 +151,7 @@ def _count_partners(planner: ProbePlanner, name: str, query: PreferenceQuery) ->
     """Count the partners of a batch's tuples, as every plan does whose `share` is exact."""
     assert planner.by_key is not None
     for side in range(len(query.sides)):
-        found = planner.by_key.matches(name, planner._reading(name, query, side))
+        found = planner.by_key.matches(name, planner.reading(name, query, side))
         _ = 0 if found is None else found.total
 
 
